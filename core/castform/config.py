@@ -1,0 +1,248 @@
+"""RunConfig: everything that decides a run, from TOML and flags, with every default in one place."""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from castform.errors import ConfigError
+
+
+class _Section(BaseModel):
+    """Unknown keys are errors, values are never coerced from other types by surprise."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, validate_default=True, use_attribute_docstrings=True
+    )
+
+
+class EnvironmentSection(_Section):
+    id: str = ""
+    """Plugin id (`arith/add`), or a path to a Python file with one Environment class in it."""
+    args: dict[str, Any] = Field(default_factory=dict)
+    """Arguments of the environment's factory."""
+    weights: dict[str, float] = Field(default_factory=dict)
+    """Weight of a reward component in the score; a component that is not named weighs 1."""
+    base_dir: Path = Path()
+    """Folder that relative dataset paths of the environment start from."""
+
+
+class ModelSection(_Section):
+    id: str = ""
+    """A pulled name (`smollm2-135m`), a folder with weights and tokenizer, or a hub id."""
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    """auto: bfloat16 where the hardware computes in it, else float32."""
+    device: str = "auto"
+    """auto: cuda when there is a GPU, else cpu."""
+
+
+class SamplingSection(_Section):
+    temperature: float = Field(1.0, gt=0, le=10)
+    """Of training rollouts. The trainer divides by it too."""
+    max_new_tokens: int = Field(64, ge=1)
+    """Most tokens of one reply."""
+    max_context_tokens: int | None = Field(None, ge=2)
+    """Prompt plus reply. Unset: the model's own."""
+
+
+class RlSection(_Section):
+    algorithm: Literal["grpo"] = "grpo"
+    """Loss file in castform_trainer/rl/losses."""
+    group_size: int = Field(8, ge=2)
+    """Rollouts per example."""
+    groups_per_step: int = Field(8, ge=1)
+    """Groups with signal that make one optimiser step."""
+    normalize_advantage: bool = False
+    """Divide advantages by the group's standard deviation (GRPO). Off: centred only (Dr. GRPO)."""
+    clip_low: float = Field(0.2, gt=0, lt=1)
+    clip_high: float = Field(0.28, gt=0)
+    importance_cap: float = Field(2.0, gt=0)
+    """Largest weight of the correction between sampler and trainer (truncated importance sampling)."""
+    minibatches: int = Field(1, ge=1)
+    """Optimiser steps that one batch of rollouts is cut into."""
+    min_valid_rollouts: int = Field(2, ge=2)
+    """A group with fewer scored rollouts has no signal."""
+    max_refills: int = Field(3, ge=0)
+    """How many more rounds of groups are sampled in a step to replace those without signal."""
+    max_concurrent_rollouts: int = Field(128, ge=1)
+    rollout_timeout_seconds: float = Field(600.0, gt=0)
+    """A group that takes longer is cancelled and its rollouts counted as failed."""
+
+
+class OptimizerSection(_Section):
+    learning_rate: float = Field(1e-4, gt=0, le=1)
+    warmup_steps: int = Field(5, ge=0)
+    weight_decay: float = Field(0.0, ge=0)
+    beta1: float = Field(0.9, ge=0, lt=1)
+    beta2: float = Field(0.99, ge=0, lt=1)
+    eps: float = Field(1e-8, gt=0)
+    max_grad_norm: float = Field(1.0, gt=0)
+    tokens_per_microbatch: int = Field(1024, ge=16)
+    """Tree tokens of one forward pass; the gradient does not depend on it."""
+
+
+class LoraSection(_Section):
+    rank: int = Field(16, ge=1, le=1024)
+    alpha: float = Field(32.0, gt=0)
+    targets: list[str] | Literal["all-linear"] = "all-linear"
+    """Module names, or every linear layer except the output head."""
+
+
+class EvalSection(_Section):
+    examples: int = Field(100, ge=1)
+    """Held-out examples, the same before and after."""
+    samples: int = Field(1, ge=1)
+    """Replies per example."""
+    temperature: float = Field(0.0, ge=0, le=10)
+    """0 is greedy: one sample is then enough."""
+    every: int = Field(0, ge=0)
+    """Also evaluate every N steps. 0: only before and after."""
+
+
+class EngineSection(_Section):
+    name: str = "transformers"
+    """transformers (in process), vllm (over HTTP), or one that a plugin registers."""
+    url: str | None = None
+    """Join a server that runs already instead of starting one (vllm)."""
+    max_batch: int = Field(64, ge=1)
+    """Replies sampled at the same time."""
+    options: dict[str, Any] = Field(default_factory=dict)
+    """What only this engine knows (see docs/engines.md)."""
+
+
+class CheckpointSection(_Section):
+    every: int = Field(10, ge=1)
+    """Steps between checkpoints. One is also written at the end and at a stop."""
+    keep: int = Field(2, ge=1)
+    """Newest checkpoints that stay on disk."""
+
+
+class RunSection(_Section):
+    name: str = ""
+    """Free text for listings. Unset: environment and model."""
+    seed: int = Field(0, ge=0, lt=2**31)
+    steps: int = Field(30, ge=1)
+    deterministic: bool = False
+    """Bitwise repeatable on one machine, at the price of batching."""
+    max_seconds: float | None = Field(None, gt=0)
+    """Stop training, with a checkpoint and a verdict, after this long."""
+    threads: int | None = Field(None, ge=1)
+    """CPU threads of torch. Unset: torch decides."""
+    watchers: list[str] = Field(default_factory=list)
+    """Plugins whose run hooks are called."""
+
+
+class RunConfig(_Section):
+    """One training, evaluation or validation run. Frozen; stored with the run as it was."""
+
+    run: RunSection = RunSection()
+    environment: EnvironmentSection = EnvironmentSection()
+    model: ModelSection = ModelSection()
+    sampling: SamplingSection = SamplingSection()
+    rl: RlSection = RlSection()
+    optimizer: OptimizerSection = OptimizerSection()
+    lora: LoraSection = LoraSection()
+    eval: EvalSection = EvalSection()
+    engine: EngineSection = EngineSection()
+    checkpoint: CheckpointSection = CheckpointSection()
+
+    @model_validator(mode="after")
+    def _check_across_sections(self) -> RunConfig:
+        if self.rl.min_valid_rollouts > self.rl.group_size:
+            raise ValueError(
+                f"rl.min_valid_rollouts is {self.rl.min_valid_rollouts}, "
+                f"more than rl.group_size = {self.rl.group_size}"
+            )
+        limit = self.sampling.max_context_tokens
+        if limit is not None and self.sampling.max_new_tokens >= limit:
+            raise ValueError(
+                f"sampling.max_new_tokens is {self.sampling.max_new_tokens}, which leaves no room for "
+                f"a prompt in sampling.max_context_tokens = {limit}"
+            )
+        return self
+
+
+def load_config(path: Path | None = None, assignments: Sequence[str] = (), **flags: Any) -> RunConfig:
+    """Build a RunConfig from a TOML file, then `section.key=value` assignments, then flags.
+
+    Flags are given with a double underscore (`run__steps=30`); None means not given.
+    Raises ConfigError with every fault at once.
+    """
+    data = _read_toml(path) if path else {}
+    faults: list[str] = []
+    for text in assignments:
+        key, sep, value = text.partition("=")
+        if not sep or not key.strip():
+            faults.append(f"--set {text!r}: expected section.key=value")
+            continue
+        _assign(data, key.strip().split("."), parse_value(value), faults)
+    for flag, value in flags.items():
+        if value is not None:
+            _assign(data, flag.split("__"), value, faults)
+    try:
+        config = RunConfig.model_validate(data)
+    except ValidationError as error:
+        faults += [_describe(item) for item in error.errors()]
+    if faults:
+        where = f" in {path}" if path else ""
+        head = f"{len(faults)} wrong setting{'s' if len(faults) > 1 else ''}{where}:"
+        raise ConfigError(
+            "\n".join([head, *(f"  {f}" for f in faults)]), hint="`castform train --help` lists the settings"
+        )
+    return config
+
+
+def parse_value(text: str) -> Any:
+    """Read a command-line value as TOML; what is not TOML is the string itself."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"cannot read the config {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not UTF-8 text: {error}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}") from error
+
+
+def _assign(data: dict[str, Any], keys: Sequence[str], value: Any, faults: list[str]) -> None:
+    place = data
+    for key in keys[:-1]:
+        inner = place.setdefault(key, {})
+        if not isinstance(inner, dict):
+            faults.append(f"{'.'.join(keys)}: {key} is a value, not a section")
+            return
+        place = inner
+    place[keys[-1]] = value
+
+
+def _describe(item: Mapping[str, Any]) -> str:
+    loc = [str(part) for part in item["loc"]]
+    name = ".".join(loc) or "config"
+    if item["type"] == "extra_forbidden":
+        known = _known_keys(loc[:-1])
+        close = difflib.get_close_matches(loc[-1], known, n=1)
+        advice = f"did you mean {close[0]!r}?" if close else f"known here: {', '.join(known)}"
+        return f"{name}: unknown key; {advice}"
+    message = str(item["msg"]).removeprefix("Value error, ")
+    if item["type"] == "value_error":
+        return message
+    return f"{name} = {item['input']!r}: {message}"
+
+
+def _known_keys(loc: Sequence[str]) -> list[str]:
+    section: Any = RunConfig
+    for part in loc:
+        section = section.model_fields[part].annotation
+    return list(section.model_fields)

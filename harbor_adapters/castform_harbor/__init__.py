@@ -1,0 +1,1 @@
+"""Home of the Harbor adapters. This release holds none: environments are Python plugins or files."""

@@ -1,0 +1,1 @@
+"""Engines: one file each, all held to `contract.Engine`."""

@@ -1,0 +1,1 @@
+"""The OpenAI-compatible endpoint that records the exact tokens behind every call."""
