@@ -1,0 +1,62 @@
+# The whole project by four words: make demo, make test, make check, make bench.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+# A plain torch requirement fetches the CUDA build on Linux. Without a GPU this pin is what the tests were run with.
+TORCH ?= $(shell command -v nvidia-smi >/dev/null 2>&1 && echo "torch>=2.8" || echo "torch==2.13.0")
+PLUGINS := $(wildcard plugins/*/pyproject.toml)
+STAMP := $(VENV)/.castform-stamp
+SEED ?= 0
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: setup demo test test-fast test-real test-vllm test-pythons check format bench setup-vllm clean
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml $(PLUGINS)
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -c "import torch" 2>/dev/null || $(BIN)/python -m pip install -q "$(TORCH)"
+	$(BIN)/python -m pip install -q -e ".[train,dev]"
+	$(BIN)/python -m pip install -q hatchling editables
+	$(BIN)/python -m pip install -q --no-build-isolation $(foreach p,$(PLUGINS),-e $(dir $(p)))
+	@touch $@
+
+demo: setup            ## real weights, a real training run, a verdict on held-out questions
+	$(BIN)/castform model pull smollm2-135m
+	$(BIN)/castform env list
+	$(BIN)/castform train --config examples/arith.toml --seed $(SEED)
+
+test: setup            ## everything that needs no real weights and no vLLM
+	$(BIN)/python -m pytest -m "not real and not vllm and not gpu"
+
+test-fast: setup       ## leaves out what takes tens of seconds
+	$(BIN)/python -m pytest -m "not slow and not real and not vllm and not gpu"
+
+test-real: setup       ## proofs on the real SmolLM2-135M
+	$(BIN)/castform model pull smollm2-135m
+	$(BIN)/python -m pytest -m real
+
+setup-vllm:
+	bash .ci/setup-vllm
+
+test-vllm: setup setup-vllm
+	$(BIN)/python -m pytest -m vllm
+
+test-pythons:          ## unit and contract tests without torch on the other Pythons that are installed
+	bash .ci/test-pythons
+
+check: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q tests/unit/test_layers.py tests/unit/test_startup.py
+
+format: setup
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: setup
+	$(BIN)/python bench/run_all.py
+
+clean:
+	rm -rf $(VENV) .venv-3.* build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
