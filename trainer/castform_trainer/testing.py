@@ -138,7 +138,7 @@ def _make_config(
 ) -> Any:
     from transformers import AutoConfig
 
-    shape = {
+    shape: dict[str, Any] = {
         "vocab_size": vocabulary,
         "hidden_size": width,
         "intermediate_size": 2 * width,
