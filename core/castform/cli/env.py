@@ -1,0 +1,89 @@
+"""`castform env`: what environments there are, and what one looks like."""
+
+from __future__ import annotations
+
+import argparse
+
+from castform.cli.output import print_json, print_note, print_table
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare `list` and `show`."""
+    commands = parser.add_subparsers(dest="action", required=True, metavar="list|show")
+    listing = commands.add_parser("list", help="list plugins, or the environments of one")
+    listing.add_argument("plugin", nargs="?", help="load this plugin and list its environments")
+    listing.add_argument("--json", action="store_true", help="JSON on stdout")
+    show = commands.add_parser("show", help="show an environment's data, tools, rewards and arguments")
+    show.add_argument("id", help="plugin, plugin/environment, or a path to a Python file")
+    show.add_argument(
+        "-a",
+        "--arg",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="an argument of the environment",
+    )
+    show.add_argument("--json", action="store_true", help="JSON on stdout")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the action that was asked for."""
+    if args.action == "show":
+        from castform.cli.env_show import show_environment
+
+        return show_environment(args.id, args.arg, as_json=args.json)
+    if args.plugin:
+        return _list_environments(args.plugin, as_json=args.json)
+    return _list_plugins(as_json=args.json)
+
+
+def _list_plugins(*, as_json: bool) -> int:
+    """Read metadata only: no plugin is imported."""
+    from castform.plugins.catalog import allowed_names, is_core, list_installed, select_allowed
+
+    entries = [e for e in select_allowed(list_installed(), allowed_names()) if not is_core(e)]
+    if as_json:
+        print_json(
+            [
+                {"plugin": e.name, "summary": e.summary, "distribution": e.distribution, "version": e.version}
+                for e in entries
+            ]
+        )
+    elif entries:
+        print_table(
+            ["PLUGIN", "SUMMARY", "DISTRIBUTION", "VERSION"],
+            [[e.name, e.summary, e.distribution, e.version] for e in entries],
+        )
+    else:
+        print_note("no plugin is installed; they come with `pip install castform-env-<name>`")
+    return 0
+
+
+def _list_environments(id: str, *, as_json: bool) -> int:
+    from castform.plugins.loader import load_registry
+    from castform.plugins.specs import EnvironmentSpec
+
+    plugin = load_registry().load(id)
+    specs = plugin.specs(EnvironmentSpec)
+    if as_json:
+        print_json(
+            [
+                {
+                    "id": f"{plugin.name}/{name}",
+                    "summary": spec.summary,
+                    "tags": list(spec.tags),
+                    "requires": list(spec.requires),
+                }
+                for name, spec in specs.items()
+            ]
+        )
+    elif specs:
+        print_table(
+            ["ENVIRONMENT", "SUMMARY", "TAGS"],
+            [[f"{plugin.name}/{name}", spec.summary, " ".join(spec.tags)] for name, spec in specs.items()],
+        )
+    else:
+        print_note(
+            f"plugin {plugin.name!r} has no environments; `castform plugins {plugin.name}` shows the rest"
+        )
+    return 0

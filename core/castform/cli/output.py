@@ -1,0 +1,55 @@
+"""Data on stdout: tables for people, JSON for programs. Talk goes to stderr."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+
+def print_json(value: Any) -> None:  # anything json can write
+    """Write one JSON document. NaN is refused: it is not JSON."""
+    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False, default=str) + "\n")
+
+
+def print_text(text: str = "") -> None:
+    """Write a line of data."""
+    sys.stdout.write(text + "\n")
+
+
+def print_note(text: str) -> None:
+    """Write a line of talk."""
+    sys.stderr.write(text + "\n")
+
+
+def print_table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Write a table: by rich on a terminal, as aligned text elsewhere."""
+    cells = [["" if cell is None else str(cell) for cell in row] for row in rows]
+    if sys.stdout.isatty():
+        _print_rich(headers, cells)
+        return
+    widths = [max([len(h), *(len(row[i]) for row in cells)]) for i, h in enumerate(headers)]
+    for row in [list(headers), *cells]:
+        print_text("  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip())
+
+
+def print_fields(fields: Mapping[str, object]) -> None:
+    """Write name and value pairs, one a line, aligned."""
+    width = max(map(len, fields), default=0)
+    for name, value in fields.items():
+        print_text(f"{name:<{width}}  {'' if value is None else value}".rstrip())
+
+
+def _print_rich(headers: Sequence[str], cells: Sequence[Sequence[str]]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    for header in headers:
+        table.add_column(header, overflow="fold")
+    for row in cells:
+        table.add_row(*(Text(cell) for cell in row))
+    Console().print(table)

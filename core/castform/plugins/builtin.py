@@ -1,0 +1,76 @@
+"""castform's own engines, rewards and hints, through the hooks that everybody uses.
+
+Strings only: importing this imports neither torch nor benchmax.
+"""
+
+from __future__ import annotations
+
+import errno
+
+import pluggy
+
+from castform.plugins.catalog import GROUP
+from castform.plugins.specs import EngineSpec, RewardSpec
+
+hookimpl = pluggy.HookimplMarker(GROUP)
+
+_HINTS = {
+    errno.ENOSPC: "the disk is full: free some space, or point CASTFORM_HOME at another disk",
+    errno.EDQUOT: "the disk quota is used up: free some space, or point CASTFORM_HOME at another disk",
+    errno.EADDRINUSE: "another program listens there already: choose another port or stop it",
+    errno.EACCES: "check who owns that path, or point CASTFORM_HOME at a folder of yours",
+    errno.EROFS: "that disk cannot be written to: point CASTFORM_HOME at another one",
+    errno.EMFILE: "raise the limit on open files (ulimit -n) or set a smaller rl.max_concurrent_rollouts",
+}
+
+
+@hookimpl
+def register_engines() -> list[EngineSpec]:
+    return [
+        EngineSpec(
+            name="transformers",
+            summary="In process with torch and transformers, on CPU or one GPU",
+            factory="castform_trainer.engines.transformers:make_transformers_engine",
+            requires=("train",),
+        ),
+        EngineSpec(
+            name="vllm",
+            summary="A vLLM server over HTTP, started by castform or joined by its URL",
+            factory="castform_trainer.engines.vllm:make_vllm_engine",
+            requires=("train",),
+        ),
+    ]
+
+
+@hookimpl
+def register_rewards() -> list[RewardSpec]:
+    return [
+        RewardSpec(
+            name="overlap",
+            summary="Share of the reference text that the answer contains",
+            factory="benchmax.rewards:overlap_reward",
+        ),
+        RewardSpec(
+            name="citations",
+            summary="Precision and recall of [Source: id] citations",
+            factory="benchmax.rewards:citation_score",
+        ),
+        RewardSpec(
+            name="tool-efficiency",
+            summary="Full marks for few tool calls, decaying with every further one",
+            factory="benchmax.rewards:tool_call_efficiency",
+        ),
+    ]
+
+
+@hookimpl
+def explain_error(error: BaseException) -> str | None:
+    if isinstance(error, OSError) and error.errno in _HINTS:
+        return _HINTS[error.errno]
+    if type(error).__name__ == "OutOfMemoryError":
+        return (
+            "the GPU's memory is used up: set a smaller optimizer.tokens_per_microbatch or engine.max_batch"
+        )
+    if isinstance(error, MemoryError):
+        return "the memory is used up: set a smaller engine.max_batch or a smaller model"
+    return None

@@ -1,0 +1,116 @@
+"""From an environment id to an environment that can run."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from castform.errors import CastformError
+from castform.plugins.environment_files import is_path, load_environment_class
+from castform.plugins.failure import ContainedError, PluginFailure, call_contained
+from castform.plugins.loader import Plugin, load_registry
+from castform.plugins.pins import EnvironmentPin, hash_content
+from castform.plugins.references import bind_args, call_factory, load_factory
+from castform.plugins.registry import Registry
+from castform.plugins.specs import EnvironmentSpec
+
+if TYPE_CHECKING:
+    from benchmax.envs import Environment
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadedEnvironment:
+    """An environment, ready to make datasets and run rollouts."""
+
+    id: str
+    """`plugin/environment`, or the path as it was given."""
+    environment: Environment[Any, Any]
+    pin: EnvironmentPin
+    base_dir: Path
+    """Folder of the code that made it; relative dataset paths start there."""
+    spec: EnvironmentSpec | None = None
+    """None for an environment in a file."""
+    plugin: Plugin | None = None
+
+
+def load_environment(
+    id: str, args: Mapping[str, Any] | None = None, *, registry: Registry[Plugin] | None = None
+) -> LoadedEnvironment:
+    """Load the environment that an id or a path names, with the arguments of its factory.
+
+    Raises UsageError for an id, path or class that does not exist, ConfigError for wrong
+    arguments, MissingError for an extra that is not installed, PluginFailure for a broken plugin.
+    """
+    if is_path(id):
+        return _load_file(id, dict(args or {}))
+    plugins = load_registry() if registry is None else registry
+    plugin = plugins.load(id)
+    spec = plugin.find_spec(EnvironmentSpec, plugins.find(id).member)
+    environment, used = call_factory(plugin, spec, dict(args or {}))
+    _check_environment(plugin, spec, environment)
+    place = _source_file(load_factory(plugin, spec))
+    full_id = f"{plugin.name}/{spec.name}"
+    pin = EnvironmentPin(
+        id=full_id,
+        distribution=plugin.entry.distribution,
+        version=plugin.entry.version,
+        content_sha256=hash_content(_package_root(spec.factory, place)),
+        args=used,
+    )
+    return LoadedEnvironment(
+        id=full_id, environment=environment, pin=pin, base_dir=place.parent, spec=spec, plugin=plugin
+    )
+
+
+def _load_file(id: str, args: dict[str, Any]) -> LoadedEnvironment:
+    cls, path = load_environment_class(id)
+    bind_args(cls, args, id)
+    try:
+        environment = call_contained(lambda: cls(**args))
+    except ContainedError as contained:
+        if isinstance(contained.cause, CastformError):
+            raise contained.cause from contained.cause.__cause__
+        raise CastformError(
+            f"{cls.__name__} of {path.name} cannot be made: {contained}", hint="-v shows the traceback"
+        ) from contained.cause
+    pin = EnvironmentPin(
+        id=f"{path.name}:{cls.__name__}",
+        distribution="",
+        version="",
+        content_sha256=hash_content(path),
+        args=args,
+    )
+    return LoadedEnvironment(id=id, environment=environment, pin=pin, base_dir=path.parent)
+
+
+def _check_environment(plugin: Plugin, spec: EnvironmentSpec, made: object) -> None:
+    from benchmax.envs import Environment
+
+    if not isinstance(made, Environment):
+        raise PluginFailure(
+            plugin.name,
+            plugin.entry.distribution,
+            "factory",
+            f"{spec.factory} made {type(made).__name__}, not a benchmax.envs.Environment",
+        )
+
+
+def _source_file(factory: Callable[..., Any]) -> Path:
+    """Return the file that a factory is written in."""
+    try:
+        return Path(inspect.getfile(inspect.unwrap(factory))).resolve()
+    except TypeError:  # an instance with __call__
+        return Path(inspect.getfile(type(factory))).resolve()
+
+
+def _package_root(reference: str, place: Path) -> Path:
+    """Return the folder of the factory's top-level package; its own file where it has none."""
+    top = sys.modules.get(reference.partition(":")[0].partition(".")[0])
+    init = getattr(top, "__file__", None)
+    if init is None:
+        return place.parent if place.name == "__init__.py" else place
+    return Path(init).resolve().parent if Path(init).name == "__init__.py" else Path(init).resolve()
