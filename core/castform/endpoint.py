@@ -7,9 +7,9 @@ what was recorded there.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from castform.calls import ModelCall, Sampling
 
@@ -37,6 +37,9 @@ class SessionGrant:
     """OpenAI-compatible, ends in /v1."""
     api_key: str = field(repr=False)
     model: str
+    request_fields: Mapping[str, Any] = field(default_factory=dict)
+    """Fields that the client has to send itself with each chat request (`temperature`, …), for a
+    server that knows nothing of sessions. Empty where the endpoint sets the sampling."""
 
 
 class Endpoint(Protocol):
