@@ -82,6 +82,7 @@ def _run(words: list[str], verbose: bool) -> int:
     module = importlib.import_module(COMMANDS[name][0])
     parser = _Parser(prog=f"castform {name}", description=_sentence(COMMANDS[name][1]))
     parser.add_argument("-v", "--verbose", action="store_true", help="show logs and tracebacks")
+    parser.set_defaults(parser=parser)
     module.add_arguments(parser)
     try:
         args = parser.parse_args(words[1:])

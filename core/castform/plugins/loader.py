@@ -27,7 +27,7 @@ from castform.plugins.catalog import (
     is_core,
     list_installed,
 )
-from castform.plugins.failure import ContainedError, PluginFailure, call_contained
+from castform.plugins.failure import ContainedError, PluginFailure, call_contained, describe_cause
 from castform.plugins.names import normalize_name, quote_names, suggest_names
 from castform.plugins.registry import Registry
 from castform.plugins.specs import (
@@ -138,6 +138,10 @@ class Plugin:
     def implements(self, hook: str) -> bool:
         """Say whether the plugin has this hook."""
         return bool(getattr(self.manager.hook, hook).get_hookimpls())
+
+    def list_hooks(self) -> list[str]:
+        """Return the hooks that the plugin has, in the order of hookspecs.py."""
+        return [name for name in vars(hookspecs) if name in vars(self.manager.hook) and self.implements(name)]
 
     def fail(self, cause: BaseException | str) -> PluginFailure:
         """Make the failure of a registration."""
@@ -302,6 +306,4 @@ def _find_signature_faults(name: str, function: Any) -> list[str]:  # a function
 
 
 def _name_hook(hook: str, cause: BaseException) -> BaseException | str:
-    from castform.plugins.failure import describe_cause
-
     return f"{hook}: {describe_cause(cause)}"
