@@ -1,0 +1,209 @@
+"""Look at an environment without a model: its data, tools and rewards, and its first example.
+
+The first example is played once to a scripted endpoint that answers with the right
+answer where the environment gives it: what the environment sends shows its messages and
+tools, what comes back shows its reward components. Works for any Environment.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from benchmax.envs import Dataset, Example
+from castform.calls import Sampling
+from castform.errors import CastformError
+from castform.plugins.environments import LoadedEnvironment
+from castform.plugins.failure import describe_cause
+from castform.plugins.references import load_config_model, load_factory
+from castform.plugins.specs import RewardSpec
+from castform.rollouts import Split, run_group
+from castform.scripted_endpoint import ScriptedEndpoint
+from castform.scripted_replies import ScriptedRequest
+
+SPLITS: tuple[Split, ...] = ("train", "eval")
+PLAY_SECONDS = 60.0
+"""An environment that takes longer over one scripted attempt is shown without rewards."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Argument:
+    """One argument of an environment."""
+
+    name: str
+    type: str
+    default: str
+    """As text; empty for an argument that must be given."""
+    description: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EnvironmentDescription:
+    """What `castform env show` shows."""
+
+    id: str
+    summary: str
+    distribution: str
+    version: str
+    content_sha256: str
+    sizes: Mapping[Split, int]
+    """Examples a split."""
+    arguments: Sequence[Argument]
+    example_id: str | None = None
+    messages: Sequence[Mapping[str, Any]] = ()
+    """The first example of the eval split (or of train), as the model gets to see it."""
+    payload: Any = None  # the author's own type
+    """The first example as the dataset holds it."""
+    gold: Any = None  # the author's own type
+    """Its right answer; None when the environment does not say."""
+    tools: Sequence[Mapping[str, Any]] = ()
+    """As the model is told about them."""
+    seen_rewards: Mapping[str, float] = field(default_factory=dict)
+    """Components and values that the scripted attempt got."""
+    declared_rewards: Sequence[str] = ()
+    """Ids of rewards that the plugin registers."""
+    termination_reason: str | None = None
+    error: str | None = None
+    """What went wrong in the scripted attempt."""
+
+
+async def describe_environment(loaded: LoadedEnvironment) -> EnvironmentDescription:
+    """Make both datasets, play the first example once, and say what there is.
+
+    Raises CastformError when a dataset cannot be made. Closes the environment.
+    """
+    environment = loaded.environment
+    try:
+        datasets = {split: await _make_dataset(loaded, split) for split in SPLITS}
+        split: Split = "eval" if len(datasets["eval"]) else "train"
+        example = datasets[split][0] if len(datasets[split]) else None
+        played = await _play(loaded, example, split) if example else {}
+        gold = environment.gold(example) if example else None
+    finally:
+        await environment.aclose()
+    return EnvironmentDescription(
+        id=loaded.id,
+        summary=loaded.spec.summary
+        if loaded.spec
+        else (inspect.getdoc(environment) or "").partition("\n")[0],
+        distribution=loaded.pin.distribution,
+        version=loaded.pin.version,
+        content_sha256=loaded.pin.content_sha256,
+        sizes={split: len(dataset) for split, dataset in datasets.items()},
+        arguments=list_arguments(loaded),
+        example_id=example.id if example else None,
+        payload=example.payload if example else None,
+        gold=gold,
+        declared_rewards=_list_declared(loaded),
+        **played,
+    )
+
+
+def list_arguments(loaded: LoadedEnvironment) -> list[Argument]:
+    """Return the arguments of an environment: its config model's fields, or its factory's parameters."""
+    if loaded.spec is None or loaded.plugin is None:
+        return _list_parameters(type(loaded.environment))
+    model = load_config_model(loaded.plugin, loaded.spec)
+    if model is None:
+        return _list_parameters(load_factory(loaded.plugin, loaded.spec))
+    schema = model.model_json_schema()
+    return [
+        Argument(
+            name=name,
+            type=_name_type(field),
+            default="" if name in schema.get("required", ()) else repr(field.get("default")),
+            description=field.get("description", ""),
+        )
+        for name, field in schema.get("properties", {}).items()
+    ]
+
+
+def _list_parameters(factory: Any) -> list[Argument]:  # any callable
+    arguments = []
+    for parameter in inspect.signature(factory).parameters.values():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            continue
+        annotation = parameter.annotation
+        arguments.append(
+            Argument(
+                name=parameter.name,
+                type=""
+                if annotation is parameter.empty
+                else getattr(annotation, "__name__", str(annotation)),
+                default="" if parameter.default is parameter.empty else repr(parameter.default),
+            )
+        )
+    return arguments
+
+
+def _name_type(field: Mapping[str, Any]) -> str:
+    if "enum" in field:
+        return " | ".join(repr(value) for value in field["enum"])
+    if "anyOf" in field:
+        return " | ".join(_name_type(option) for option in field["anyOf"])
+    name = str(field.get("type") or str(field.get("$ref", "any")).rpartition("/")[2])
+    bounds = [
+        f"{sign} {field[key]}"
+        for key, sign in (
+            ("minimum", ">="),
+            ("maximum", "<="),
+            ("exclusiveMinimum", ">"),
+            ("exclusiveMaximum", "<"),
+        )
+        if key in field
+    ]
+    return " ".join([name, *bounds])
+
+
+def _list_declared(loaded: LoadedEnvironment) -> list[str]:
+    if loaded.plugin is None:
+        return []
+    return [f"{loaded.plugin.name}/{name}" for name in loaded.plugin.specs(RewardSpec)]
+
+
+async def _make_dataset(loaded: LoadedEnvironment, split: Split) -> Dataset[Any]:
+    try:
+        return await loaded.environment.create_dataset(split, loaded.base_dir)
+    except Exception as error:
+        raise CastformError(
+            f"the {split} dataset of {loaded.id} cannot be made: {describe_cause(error)}",
+            hint="; ".join(getattr(error, "__notes__", [])) or "-v shows the traceback",
+        ) from error
+
+
+async def _play(loaded: LoadedEnvironment, example: Example[Any], split: Split) -> dict[str, Any]:
+    """Let the environment make one attempt; return the fields of the description that it fills."""
+    gold = loaded.environment.gold(example)
+    requests: list[Mapping[str, Any]] = []
+
+    def answer(request: ScriptedRequest) -> str:
+        requests.append(request.body)
+        return "" if gold is None else str(gold)
+
+    endpoint = ScriptedEndpoint(answer)
+    try:
+        group = await run_group(
+            loaded.environment,
+            example,
+            endpoint=endpoint,
+            split=split,
+            group_id="show",
+            size=1,
+            sampling=Sampling(),
+            seed=0,
+            weights={},
+            timeout_seconds=PLAY_SECONDS,
+        )
+    finally:
+        await endpoint.aclose()
+    (rollout,) = group.rollouts
+    first = requests[0] if requests else {}
+    return {
+        "messages": first.get("messages", ()),
+        "tools": first.get("tools") or (),
+        "seen_rewards": dict(rollout.rewards),
+        "termination_reason": rollout.termination_reason,
+        "error": rollout.error,
+    }
