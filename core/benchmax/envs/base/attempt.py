@@ -1,0 +1,142 @@
+"""One attempt from set-up to reward. Whatever a hook does, the result is a typed rollout."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import inspect
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from benchmax.auth import ModelRequestContext
+from benchmax.envs.base.budgets import check_max_tool_calls, check_max_turns
+from benchmax.envs.base.conversation import Conversation
+from benchmax.envs.base.rollout import PROMPT_FIELD, BaseRollout, read_payload
+from benchmax.envs.base.tool_box import ToolBox
+from benchmax.envs.group_scoring import settle_termination_reason
+from benchmax.envs.shared_types import Example, RolloutFailure, RolloutRequest
+from benchmax.envs.termination import describe_error
+
+if TYPE_CHECKING:
+    from benchmax.envs.base.env import BaseEnv, Payload
+
+logger = logging.getLogger(__name__)
+
+
+class Attempt:
+    """The course of one rollout: `rollout` is None while it talks, then what it came to."""
+
+    def __init__(self, env: BaseEnv, request: RolloutRequest[Payload]) -> None:
+        max_turns = check_max_turns(env.max_turns)
+        if max_turns is None:
+            raise ValueError(f"{type(env).__name__} must configure max_turns before rollout")
+        messages, self._example_args = read_payload(request.example.payload)
+        payload: Payload = {PROMPT_FIELD: copy.deepcopy(messages), **self._example_args}
+        self._env = env
+        self._request = request
+        self._example = Example(request.example.id, payload)
+        self._conversation = Conversation(
+            messages=messages, max_turns=max_turns, max_tool_calls=check_max_tool_calls(env.max_tool_calls)
+        )
+        self._rollout: BaseRollout | None = None
+        self._scored = False
+
+    async def run(self) -> BaseRollout:
+        """Run to the end, within the environment's time limit."""
+        limit = self._env.rollout_timeout_seconds
+        try:
+            async with asyncio.timeout(limit) as clock:
+                await self._run_in_context()
+        except TimeoutError:
+            if not clock.expired():
+                raise
+            late = f"the rollout took longer than {limit} seconds"
+            if not self._scored:
+                self._fail(RolloutFailure("reward_error" if self._rollout else "harness_timeout", late))
+        return self._ended()
+
+    async def _run_in_context(self) -> None:
+        entered = False
+        try:
+            async with self._env.rollout_context(self._request.rollout_id, self._example):
+                entered = True
+                await self._talk()
+                await self._score()
+        except RolloutFailure as failure:
+            self._fail(failure)
+        except Exception as error:
+            if not entered:
+                self._fail(RolloutFailure("sandbox_error", f"rollout_context: {describe_error(error)}"))
+            elif not self._scored:
+                raise
+            else:  # the result stands; what was left behind is the author's to see
+                logger.warning("clean-up after rollout %s failed", self._request.rollout_id, exc_info=error)
+
+    async def _talk(self) -> None:
+        request = self._request
+        context = ModelRequestContext(request.base_url, request.model, request.rollout_id)
+        try:
+            tool_box = await self._open_tool_box()
+            reason = await self._conversation.run(
+                self._env.model_client, context, request.model_auth, tool_box
+            )
+        except RolloutFailure as failure:
+            self._fail(failure)
+        else:
+            self._end(reason, error=None)
+
+    async def _open_tool_box(self) -> ToolBox:
+        try:
+            definitions = await _awaited(self._env.list_tools())
+            return ToolBox(self._env, self._request.rollout_id, definitions)
+        except RolloutFailure:
+            raise
+        except Exception as error:  # the author's list_tools: a defect fails this rollout alone
+            raise RolloutFailure("tool_error", f"list_tools: {describe_error(error)}") from error
+
+    async def _score(self) -> None:
+        rollout = self._ended()
+        if rollout.termination_reason in self._env.scorable_termination_reasons and rollout.rewards is None:
+            try:
+                rewards = await _awaited(self._env.compute_reward(rollout))
+                self._rollout = replace(rollout, rewards=rewards)
+            except RolloutFailure as failure:
+                self._fail(failure)
+            except Exception as error:  # the author's reward: a defect costs this rollout its score
+                logger.warning("compute_reward failed for %s", rollout.rollout_id, exc_info=error)
+                self._fail(RolloutFailure("reward_error", describe_error(error)))
+        self._scored = True
+
+    def _end(self, reason: str, *, error: str | None) -> None:
+        self._rollout = BaseRollout(
+            rollout_id=self._request.rollout_id,
+            termination_reason=reason,
+            rewards=None if reason in self._env.scorable_termination_reasons and error is None else {},
+            error=error,
+            messages=self._conversation.messages,
+            example_args=self._example_args,
+            split=self._request.split,
+        )
+
+    def _fail(self, failure: RolloutFailure) -> None:
+        """End the rollout, or take its score away when it has ended already."""
+        if self._rollout is None:
+            self._end(failure.termination_reason, error=failure.message)
+            return
+        self._rollout = replace(
+            self._rollout,
+            termination_reason=settle_termination_reason(self._rollout, failure),
+            rewards={},
+            error=self._rollout.error or failure.message,
+        )
+
+    def _ended(self) -> BaseRollout:
+        if self._rollout is None:  # a rollout_context that swallowed a cancellation
+            self._end("unknown", error="the rollout was interrupted")
+        assert self._rollout is not None
+        return self._rollout
+
+
+async def _awaited(value: Any) -> Any:  # Any: hooks are async by contract; a plain one is harmless
+    return await value if inspect.isawaitable(value) else value

@@ -1,0 +1,51 @@
+"""One attempt of a BaseEnv: the transcript and the example's other fields."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from benchmax.envs.shared_types import DatasetSplit, Message, Messages, RolloutAttempt
+
+PROMPT_FIELD = "prompt_messages"
+
+
+@dataclass(frozen=True, kw_only=True)
+class BaseRollout(RolloutAttempt):
+    """What reward functions get to see."""
+
+    messages: Messages = field(default_factory=list)
+    """The whole transcript: the prompt, what the model said, what the tools answered."""
+    example_args: dict[str, Any] = field(default_factory=dict)
+    """The payload without its prompt. A copy of this rollout's own."""
+    split: DatasetSplit = "train"
+
+
+def read_payload(payload: object) -> tuple[Messages, dict[str, Any]]:
+    """Return (prompt messages, other fields) of a payload, copied all the way down.
+
+    TypeError: not a mapping, or the prompt is not a list of mappings. ValueError: no
+    prompt, an empty one, or a message without a role.
+    """
+    if not isinstance(payload, Mapping):
+        raise TypeError(f"the payload of a BaseEnv example must be a mapping, not {type(payload).__name__}")
+    if PROMPT_FIELD not in payload:
+        raise ValueError(f"the payload has no {PROMPT_FIELD!r}")
+    prompt = payload[PROMPT_FIELD]
+    if not isinstance(prompt, (list, tuple)):
+        raise TypeError(f"{PROMPT_FIELD} must be a list of messages, not {type(prompt).__name__}")
+    if not prompt:
+        raise ValueError(f"{PROMPT_FIELD} must have at least one message")
+    messages = [_copied_message(index, message) for index, message in enumerate(prompt)]
+    example_args = {key: copy.deepcopy(value) for key, value in payload.items() if key != PROMPT_FIELD}
+    return messages, example_args
+
+
+def _copied_message(index: int, message: object) -> Message:
+    if not isinstance(message, Mapping):
+        raise TypeError(f"{PROMPT_FIELD}[{index}] must be a mapping, not {type(message).__name__}")
+    if not isinstance(message.get("role"), str):
+        raise ValueError(f"{PROMPT_FIELD}[{index}] must have a text role")
+    return copy.deepcopy(dict(message))

@@ -1,0 +1,69 @@
+"""The aiohttp session behind a ModelClient, imported only once a request is made."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from typing import NamedTuple
+
+KEEPALIVE_SECONDS = 4.0
+"""Idle connections live shorter than at any usual server, so that none is reused while it is being closed."""
+CONNECT_SECONDS = 30.0
+
+
+class HttpReply(NamedTuple):
+    """Status, body, and the Retry-After header if there is one."""
+
+    status: int
+    body: bytes
+    retry_after: str | None
+
+
+class HttpPool:
+    """Connections of one event loop, as many as there are requests at a time."""
+
+    def __init__(self) -> None:
+        import aiohttp
+
+        self._connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEPALIVE_SECONDS)
+        self._session = aiohttp.ClientSession(
+            connector=self._connector, cookie_jar=aiohttp.DummyCookieJar(), raise_for_status=False
+        )
+
+    async def post(
+        self, url: str, data: bytes, headers: Mapping[str, str], *, timeout_seconds: float | None
+    ) -> HttpReply:
+        """Post JSON bytes and read the whole reply.
+
+        ConnectionError: no connection, or it broke. TimeoutError: no whole reply in time.
+        """
+        import aiohttp
+
+        limit = aiohttp.ClientTimeout(total=timeout_seconds, sock_connect=CONNECT_SECONDS)
+        try:
+            async with self._session.post(
+                url,
+                data=data,
+                headers={"Content-Type": "application/json", **headers},
+                timeout=limit,
+                allow_redirects=False,
+            ) as response:
+                return HttpReply(response.status, await response.read(), response.headers.get("Retry-After"))
+        except (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError) as error:
+            if isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ConnectionTimeoutError):
+                raise TimeoutError(f"no whole reply within {timeout_seconds} seconds") from error
+            raise ConnectionError(str(error) or type(error).__name__) from error
+        except TimeoutError as error:
+            raise TimeoutError(f"no whole reply within {timeout_seconds} seconds") from error
+
+    async def aclose(self) -> None:
+        """Close every connection."""
+        await self._session.close()
+
+    def __del__(self) -> None:
+        # An environment that nobody closed: let go without aiohttp's complaint on stderr.
+        session = getattr(self, "_session", None)
+        if session is not None and not session.closed:
+            session.detach()
+            with contextlib.suppress(RuntimeError):
+                self._connector.__exit__(None, None, None)  # its only way to close that needs no loop

@@ -1,0 +1,33 @@
+"""One value an event loop: connection pools and semaphores belong to the loop that made them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Generic, TypeVar
+from weakref import WeakKeyDictionary
+
+T = TypeVar("T")
+
+
+class LoopLocal(Generic[T]):
+    """Holds what `make` built for each running event loop. Pickles as an empty holder."""
+
+    def __init__(self, make: Callable[[], T]) -> None:
+        self._make = make
+        self._values: WeakKeyDictionary[asyncio.AbstractEventLoop, T] = WeakKeyDictionary()
+
+    def get(self) -> T:
+        """Return the value of the running loop, building it on first use."""
+        loop = asyncio.get_running_loop()
+        value = self._values.get(loop)
+        if value is None:
+            value = self._values[loop] = self._make()
+        return value
+
+    def pop(self) -> T | None:
+        """Forget the running loop's value and return it, or None when there is none."""
+        return self._values.pop(asyncio.get_running_loop(), None)
+
+    def __reduce__(self) -> tuple[type[LoopLocal[T]], tuple[Callable[[], T]]]:
+        return type(self), (self._make,)

@@ -1,0 +1,34 @@
+"""Why rollouts end, and which of the reasons still leave something to score."""
+
+from __future__ import annotations
+
+from typing import Final
+
+FINISHED: Final = "finished"
+
+BUDGET_STOPS: Final = frozenset(
+    {"context_exceeded", "output_exceeded", "max_turns_exceeded", "tool_budget_exceeded"}
+)
+"""The model ran out of room. What it did until then can be scored."""
+
+SCORABLE: Final = frozenset({FINISHED}) | BUDGET_STOPS
+
+KNOWN_REASONS: Final = SCORABLE | {
+    "harness_timeout",
+    "harness_error",
+    "sandbox_error",
+    "verifier_timeout",
+    "verifier_error",
+    "model_error",
+    "tool_error",
+    "judge_error",
+    "reward_error",
+    "group_reward_error",
+    "unknown",
+}
+"""The shared vocabulary. It is open: a server's own finish reason passes through as it is."""
+
+
+def describe_error(error: BaseException) -> str:
+    """Return `Type: message`, the form in which a foreign exception is kept with an outcome."""
+    return f"{type(error).__name__}: {error}"
