@@ -1,0 +1,106 @@
+"""Intervals and tests for means over examples, in pure Python: core has no numpy.
+
+Resampled sums are taken with `random.choices` and `map`, whose loops run in C: 10,000
+resamples of 100 examples take about 0.15 s, of 500 about 0.7 s.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Mapping, Sequence
+from statistics import NormalDist
+
+RESAMPLES = 10_000
+LEVEL = 0.95
+
+
+def bootstrap_intervals(
+    columns: Mapping[str, Sequence[float]], *, seed: int, resamples: int = RESAMPLES
+) -> dict[str, tuple[float, float]]:
+    """Return the 95 % bootstrap interval of each column's mean; columns have one length n >= 1.
+
+    All columns see the same resamples, so that they can be compared. The percentiles are
+    widened for small n by sqrt(n/(n-1)) t/z (Hesterberg 2015, expanded percentile interval);
+    plain percentiles are too narrow there. One example gives an interval of no width.
+    """
+    lengths = {len(values) for values in columns.values()}
+    if len(lengths) != 1 or 0 in lengths:
+        raise ValueError(f"columns must have one length of at least 1, not {sorted(lengths)}")
+    n = lengths.pop()
+    rng = random.Random(seed)
+    places = range(n)
+    sums: dict[str, list[float]] = {name: [] for name in columns}
+    for _ in range(resamples):
+        drawn = rng.choices(places, k=n)
+        for name, values in columns.items():
+            sums[name].append(sum(map(values.__getitem__, drawn)))
+    tail = _expanded_tail(n)
+    return {
+        name: (_quantile(sorted(found), tail) / n, _quantile(sorted(found), 1 - tail) / n)
+        for name, found in sums.items()
+    }
+
+
+def sign_flip_p(differences: Sequence[float], *, seed: int, resamples: int = RESAMPLES) -> float:
+    """Return the two-sided p-value of "each difference could as well have had the other sign".
+
+    Zeros say nothing and are left out. Enumerated in full up to 13 differences, else estimated
+    from `resamples` random flips, counting the data themselves once (Phipson and Smyth 2010),
+    so that the test keeps its level at any sample size.
+    """
+    sizes = [abs(value) for value in differences if value]
+    observed = abs(math.fsum(differences)) - 1e-9 * sum(sizes)
+    n = len(sizes)
+    if n == 0:
+        return 1.0
+    total = sum(sizes)
+    if 1 << n <= resamples:
+        hits = sum(abs(total - 2 * flipped) >= observed for flipped in _subset_sums(sizes))
+        return hits / (1 << n)
+    rng = random.Random(seed)
+    hits = 1
+    if len(set(sizes)) == 1:  # 0/1 rewards, the common case: only how many flip matters
+        for _ in range(resamples):
+            hits += abs(n - 2 * rng.getrandbits(n).bit_count()) * sizes[0] >= observed
+    else:
+        for _ in range(resamples):
+            bits = rng.getrandbits(n)
+            flipped = sum(size for place, size in enumerate(sizes) if bits >> place & 1)
+            hits += abs(total - 2 * flipped) >= observed
+    return hits / (resamples + 1)
+
+
+def _subset_sums(sizes: Sequence[float]) -> list[float]:
+    sums = [0.0]
+    for size in sizes:
+        sums += [size + found for found in sums]
+    return sums
+
+
+def _expanded_tail(n: int) -> float:
+    """Return the percentile below which the interval leaves off."""
+    normal = NormalDist()
+    z = normal.inv_cdf((1 + LEVEL) / 2)
+    if n < 2:
+        return 1 - normal.cdf(z)
+    return normal.cdf(-math.sqrt(n / (n - 1)) * _student_t(z, n - 1))
+
+
+def _student_t(z: float, degrees: int) -> float:
+    """Return Student's t quantile that belongs to the normal quantile z (Abramowitz and Stegun 26.7.5)."""
+    terms: tuple[float, ...] = (
+        (z**3 + z) / 4,
+        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
+        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
+        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
+    )
+    return z + sum(term / math.pow(degrees, power) for power, term in enumerate(terms, start=1))
+
+
+def _quantile(ordered: Sequence[float], share: float) -> float:
+    """Return the value at `share` of the way, between neighbours by straight line."""
+    place = share * (len(ordered) - 1)
+    low = math.floor(place)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
