@@ -1,0 +1,276 @@
+"""Answer chat requests of a session: render, splice, sample, record, then reply."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from castform.calls import ModelCall, Sampling
+from castform.errors import RunFailedError
+from castform.seeds import derive_seed
+from castform_trainer.engines.contract import Engine, Generation
+from castform_trainer.gateway.completion import Choice
+from castform_trainer.gateway.errors import ApiError
+from castform_trainer.gateway.messages import normalize_messages
+from castform_trainer.gateway.record import CallLog
+from castform_trainer.gateway.replies import ReplyReader, check_generation
+from castform_trainer.gateway.request import ChatRequest, read_chat_request
+from castform_trainer.gateway.sampling import settle_sampling
+from castform_trainer.gateway.sessions import Inflight, Session
+from castform_trainer.gateway.splice import Prompt, Served, build_prompt
+from castform_trainer.gateway.template import TemplateRenderer
+
+RETRY_HEADER = "x-stainless-retry-count"
+NOTHING = Generation(ids=(), logprobs=(), finish_reason="abort", version=0)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Answer:
+    """What the client gets."""
+
+    choices: tuple[Choice, ...]
+    request: ChatRequest
+    completion_id: str
+    created: int
+
+
+class ChatService:
+    """Everything between a request body and its answer. Used on the gateway's loop only."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        renderer: TemplateRenderer,
+        reader: ReplyReader,
+        log: CallLog | None,
+        *,
+        model_name: str,
+        retry_grace_seconds: float,
+    ) -> None:
+        self._engine = engine
+        self._renderer = renderer
+        self._reader = reader
+        self._log = log
+        self._model_name = model_name
+        self._grace = retry_grace_seconds
+        self.failure: RunFailedError | None = None
+        """Set once the log cannot be written; every later request is refused with it."""
+
+    async def answer(self, session: Session, data: bytes, headers: Mapping[str, str]) -> Answer:
+        """Answer one request. Raises ApiError; a cancelled caller counts as a client that went away."""
+        request = read_chat_request(data, model=self._model_name, training=session.spec.enforce_sampling)
+        key = headers.get("Idempotency-Key")
+        is_retry = headers.get(RETRY_HEADER, "0") not in ("", "0")
+        work = session.find_first_try(request, key, is_retry=is_retry)
+        if work is None:
+            work = self._start(session, request, key)
+        await self._wait(session, work)
+        calls = self._settle(session, work)
+        logprobs = [
+            self._reader.list_logprobs(g) if request.logprobs and g is not None else None
+            for g in work.generations
+        ]
+        digest = hashlib.blake2b(calls[0].call_id.encode(), digest_size=12).hexdigest()
+        return Answer(
+            choices=tuple(zip(calls, logprobs, strict=True)),
+            request=request,
+            completion_id=f"chatcmpl-{digest}",
+            created=int(time.time()),
+        )
+
+    async def abort(self, session: Session) -> None:
+        """Stop what runs in a session and record it as aborted."""
+        running = [work for work in session.inflight if work.calls is None]
+        for work in running:
+            self._abort_one(session, work)
+        tasks = [work.task for work in running if work.task is not None]
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _start(self, session: Session, request: ChatRequest, key: str | None) -> Inflight:
+        if self.failure is not None:
+            raise ApiError(500, "recording_failed", str(self.failure))
+        prompt = build_prompt(
+            session.history,
+            request.messages,
+            request.digests,
+            tools=request.tools,
+            options=request.options,
+            renderer=self._renderer,
+            codec=self._reader.codec,
+        )
+        room = self._find_room(session, prompt)
+        spec = session.spec
+        used, overrides = settle_sampling(request.asked, spec.sampling, enforce=spec.enforce_sampling)
+        loop = asyncio.get_running_loop()
+        work = Inflight(
+            request=request,
+            index=session.next_index,
+            idempotency_key=key,
+            prompt=prompt,
+            sampling=replace(used, max_new_tokens=min(used.max_new_tokens, room)),
+            overrides=overrides,
+            generations=[None] * request.asked.n,
+            started=loop.time(),
+        )
+        session.next_index += 1
+        session.inflight.append(work)
+        work.task = loop.create_task(self._sample(session, work))
+        return work
+
+    def _find_room(self, session: Session, prompt: Prompt) -> int:
+        limits = (self._engine.max_context_tokens, session.spec.max_context_tokens)
+        limit = min(value for value in limits if value is not None)
+        room = limit - len(prompt.ids)
+        if room < 1:
+            raise ApiError(
+                400,
+                "context_budget_exceeded",
+                f"the prompt has {len(prompt.ids)} tokens, which leaves no room for a reply "
+                f"within {limit} context tokens",
+                param="messages",
+            )
+        if not prompt.ids:
+            raise ApiError(400, "chat_template_error", "the chat template rendered an empty prompt")
+        return room
+
+    async def _sample(self, session: Session, work: Inflight) -> None:
+        async def sample_one(choice: int) -> None:
+            work.generations[choice] = await self._engine.generate(
+                work.prompt.ids, self._seeded(session, work, choice), version=session.spec.version
+            )
+
+        try:
+            if work.request.asked.n == 1:
+                await sample_one(0)
+            else:
+                async with asyncio.TaskGroup() as group:
+                    for choice in range(work.request.asked.n):
+                        group.create_task(sample_one(choice))
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:
+            session.inflight.remove(work)
+            first = error.exceptions[0] if isinstance(error, BaseExceptionGroup) else error
+            if not isinstance(first, Exception):
+                raise
+            raise ApiError(
+                500, "engine_error", f"the engine failed: {type(first).__name__}: {first}"
+            ) from first
+
+    def _seeded(self, session: Session, work: Inflight, choice: int) -> Sampling:
+        asked, spec = work.request.asked.seed, session.spec
+        if asked is not None and not spec.enforce_sampling:
+            seed = derive_seed(asked, choice)
+        else:
+            seed = derive_seed(spec.sampling.seed, work.index, choice)
+        return replace(work.sampling, seed=seed)
+
+    async def _wait(self, session: Session, work: Inflight) -> None:
+        assert work.task is not None
+        work.waiters += 1
+        try:
+            await asyncio.shield(work.task)
+        except asyncio.CancelledError:
+            if work.task.cancelled():
+                raise ApiError(503, "session_closed", "the session ended before the reply did") from None
+            raise
+        finally:
+            work.waiters -= 1
+            if not work.waiters and work.calls is None and not work.task.done():
+                loop = asyncio.get_running_loop()
+                loop.call_later(self._grace, self._abort_unless_retried, session, work)
+
+    def _abort_unless_retried(self, session: Session, work: Inflight) -> None:
+        if not work.waiters and work.calls is None:
+            self._abort_one(session, work)
+
+    def _abort_one(self, session: Session, work: Inflight) -> None:
+        assert work.task is not None
+        failed = work.task.done() and not work.task.cancelled() and work.task.exception() is not None
+        work.task.cancel()
+        if not failed:
+            self._settle(session, work, aborted=True)
+
+    def _settle(self, session: Session, work: Inflight, *, aborted: bool = False) -> list[ModelCall]:
+        """Record a request once; return its records. ApiError when they cannot be kept."""
+        if work.calls is not None:
+            return list(work.calls)
+        seconds = asyncio.get_running_loop().time() - work.started
+        calls, served = [], []
+        for choice in range(len(work.generations)):
+            generation = work.generations[choice] or NOTHING
+            if not aborted:
+                self._check(session, work, generation)
+            call, reply = self._make_call(session, work, choice, generation, aborted, seconds)
+            calls.append(call)
+            served.append(reply)
+        if self._log is not None:
+            try:
+                self._log.append(calls)
+            except RunFailedError as error:
+                self.failure = error
+                if aborted:
+                    return calls
+                raise ApiError(500, "recording_failed", str(error)) from error
+        work.calls = calls
+        session.calls += calls
+        if not aborted:
+            session.history.remember(work.request.digests, served)
+        return calls
+
+    def _check(self, session: Session, work: Inflight, generation: Generation) -> None:
+        try:
+            check_generation(generation)
+            if generation.finish_reason == "abort":
+                raise ApiError(503, "generation_aborted", "the engine stopped before the reply ended")
+        except ApiError:
+            if work in session.inflight:
+                session.inflight.remove(work)
+            raise
+
+    def _make_call(
+        self,
+        session: Session,
+        work: Inflight,
+        choice: int,
+        generation: Generation,
+        aborted: bool,
+        seconds: float,
+    ) -> tuple[ModelCall, Served]:
+        request, prompt, session_id = work.request, work.prompt, session.spec.session_id
+        used = self._seeded(session, work, choice)
+        call_id = f"{session_id}/{work.index}/{choice}"
+        reply, finish = self._reader.read(
+            generation, prompt_text=prompt.text, stop=used.stop, tools=request.tools, call_key=call_id
+        )
+        call = ModelCall(
+            call_id=call_id,
+            session_id=session_id,
+            index=work.index,
+            choice=choice,
+            messages=request.raw_messages,
+            tools=request.tools,
+            reply=reply,
+            finish_reason="abort" if aborted else finish,
+            prompt_ids=prompt.ids,
+            sampled_ids=tuple(generation.ids),
+            logprobs=tuple(generation.logprobs),
+            prompt_tokens=len(prompt.ids),
+            completion_tokens=len(generation.ids),
+            sampling=used,
+            overrides=work.overrides,
+            version=generation.version,
+            splice=prompt.splice,
+            seconds=seconds,
+        )
+        served = Served(
+            prompt_text=prompt.text,
+            prompt_ids=prompt.ids,
+            sampled_ids=tuple(generation.ids),
+            end_text=self._reader.read_end_text(generation),
+            message=normalize_messages([reply])[0],
+        )
+        return call, served

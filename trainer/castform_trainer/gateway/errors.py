@@ -1,0 +1,32 @@
+"""What a client of the gateway can be told, in the shape that OpenAI's SDKs read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from castform.errors import CastformError
+
+
+class ApiError(Exception):
+    """An HTTP answer that is not a completion: status, machine-readable code, message."""
+
+    def __init__(self, status: int, code: str, message: str, *, param: str | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.message = message
+        self.param = param
+
+    def body(self) -> dict[str, Any]:
+        kind = "invalid_request_error" if self.status < 500 else "server_error"
+        return {"error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}}
+
+
+class UntrainableCallError(CastformError):
+    """A recorded call lacks token data, or its token data does not add up; `field` names which."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(
+            message, hint="the engine must return prompt ids, sampled ids and one logprob per id"
+        )
+        self.field = field

@@ -1,0 +1,173 @@
+"""Render conversations with the model's own chat template, and probe what it puts around a turn."""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from castform_trainer.gateway.errors import ApiError
+from castform_trainer.gateway.messages import Message
+from castform_trainer.gateway.tokens import ChatTokenizer, TextCodec
+from castform_trainer.gateway.tools_block import write_tools_as_text
+
+CACHED_RENDERINGS = 1024
+PROBE_CALL_ID = "probe0000"  # nine characters: Mistral's template accepts no other length
+
+
+class TemplateRenderer:
+    """The chat template of one model, with a cache. Used from one thread."""
+
+    def __init__(self, tokenizer: ChatTokenizer, codec: TextCodec, model_name: str) -> None:
+        self.source = template_source(tokenizer)
+        self.knows_tools = re.search(r"\btools\b", self.source) is not None
+        self._tokenizer = tokenizer
+        self._codec = codec
+        self._model_name = model_name
+        self._sentinel = f"Qz{secrets.token_hex(8)}zQ"
+        self._cache: OrderedDict[tuple[Any, ...], str] = OrderedDict()
+        self._ends: dict[bool, tuple[str, str] | None] = {}
+
+    def render(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[Mapping[str, Any]] = (),
+        options: Mapping[str, Any] | None = None,
+        *,
+        open_reply: bool = True,
+    ) -> str:
+        """Return the prompt text, with control tokens inside messages guarded.
+
+        ApiError 400 `chat_template_error` when the template raises.
+        """
+        try:
+            return self._render(messages, tools, options or {}, open_reply)
+        except Exception as error:  # a template is the model author's program
+            raise ApiError(
+                400,
+                "chat_template_error",
+                f"the chat template of {self._model_name} refused these messages: {error}",
+                param="messages",
+            ) from error
+
+    def find_suffix(
+        self,
+        messages: Sequence[Message],
+        place: int,
+        tools: Sequence[Mapping[str, Any]],
+        options: Mapping[str, Any],
+    ) -> str | None:
+        """Return the text that follows the reply at messages[place]: its closer and all later turns.
+
+        The reply is rendered once more with a sentinel in it, in the same conversation, so the
+        answer does not depend on what the reply says. None when the template hides the place.
+        """
+        reply = messages[place]
+        with_calls = bool(reply.get("tool_calls"))
+        ends = self._probe_ends(True) if with_calls else ("", "")
+        if ends is None:
+            return None
+        probe = [*messages[:place], self._make_probe(reply), *messages[place + 1 :]]
+        try:
+            text = self._render(probe, tools, options, True)
+        except Exception:  # noqa: BLE001 - a template that rejects the probe is simply not spliced
+            return None
+        _, found, after = text.rpartition(self._sentinel)
+        call_end, closer = ends
+        if not found or not after.startswith(call_end + closer):
+            return None
+        return after[len(call_end) :]
+
+    def shows_reply(self, shown: str, reply: Message) -> bool:
+        """Tell whether the rendered form of a reply still holds all that the reply said."""
+        parts = [reply["content"], reply.get("reasoning_content", "")]
+        parts += [call["function"]["name"] for call in reply.get("tool_calls", ())]
+        return all(self._codec.guard(part).strip() in shown for part in parts)
+
+    def get_closer(self) -> str:
+        """Return what the template writes after a reply's content, for example `<|im_end|>\\n`."""
+        ends = self._probe_ends(False)
+        return ends[1] if ends else ""
+
+    def _probe_ends(self, with_calls: bool) -> tuple[str, str] | None:
+        """Return (text between the last argument and the closer, closer) of a reply; None if unknown."""
+        if with_calls not in self._ends:
+            self._ends[with_calls] = self._probe_ends_once(with_calls)
+        return self._ends[with_calls]
+
+    def _probe_ends_once(self, with_calls: bool) -> tuple[str, str] | None:
+        reply: Message = {"role": "assistant", "content": self._sentinel}
+        if with_calls:
+            call = {"id": PROBE_CALL_ID, "function": {"name": "probe", "arguments": {}}}
+            reply = self._make_probe({**reply, "tool_calls": [call]})
+        try:
+            text = self._render([{"role": "user", "content": "x"}, reply], (), {}, False)
+        except Exception:  # noqa: BLE001 - as above
+            return None
+        _, found, after = text.rpartition(self._sentinel)
+        if not found:
+            return None
+        if not with_calls:
+            return "", after
+        plain = self._probe_ends(False)
+        if plain is None or not plain[1] or not after.endswith(plain[1]):
+            return None
+        return after[: -len(plain[1])], plain[1]
+
+    def _make_probe(self, reply: Message) -> Message:
+        probe = {**reply, "content": self._sentinel}
+        if reply.get("tool_calls"):
+            arguments = {self._sentinel: self._sentinel}
+            probe["tool_calls"] = [
+                {
+                    "id": call["id"],
+                    "type": "function",
+                    "function": {"name": call["function"]["name"], "arguments": arguments},
+                }
+                for call in reply["tool_calls"]
+            ]
+        return probe
+
+    def _render(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[Mapping[str, Any]],
+        options: Mapping[str, Any],
+        open_reply: bool,
+    ) -> str:
+        content = json.dumps([messages, tools, options], ensure_ascii=False)
+        key = (content, open_reply)
+        known = self._cache.get(key)
+        if known is not None:
+            self._cache.move_to_end(key)
+            return known
+        conversation = [dict(message) for message in messages]
+        offered = [dict(tool) for tool in tools]
+        if self._codec.find_control_texts(content):
+            conversation, offered = self._codec.guard(conversation), self._codec.guard(offered)
+        if not self.knows_tools:
+            conversation, offered = write_tools_as_text(conversation, offered), []
+        text = self._tokenizer.apply_chat_template(
+            conversation,
+            tools=offered or None,
+            add_generation_prompt=open_reply,
+            tokenize=False,
+            **options,
+        )
+        if not isinstance(text, str):
+            raise TypeError(f"the template gave {type(text).__name__}, not text")
+        self._cache[key] = text
+        if len(self._cache) > CACHED_RENDERINGS:
+            self._cache.popitem(last=False)
+        return text
+
+
+def template_source(tokenizer: ChatTokenizer) -> str:
+    """Return the text of a tokenizer's chat template(s), empty when it has none."""
+    template = tokenizer.chat_template
+    if isinstance(template, dict):
+        return "\n".join(str(text) for text in template.values())
+    return str(template or "")
