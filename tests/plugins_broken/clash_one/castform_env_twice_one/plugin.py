@@ -1,0 +1,1 @@
+raise AssertionError("a plugin whose name is claimed twice must not be imported")

@@ -1,0 +1,1 @@
+raise AssertionError("a plugin that needs another castform must not be imported")

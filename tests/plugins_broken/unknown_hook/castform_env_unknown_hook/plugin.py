@@ -1,0 +1,6 @@
+from castform.plugins import hookimpl
+
+
+@hookimpl
+def register_enviroments():
+    return []

@@ -1,0 +1,6 @@
+from castform.plugins import hookimpl
+
+
+@hookimpl
+def on_step_end(run, step_number):
+    pass
