@@ -1,0 +1,31 @@
+"""Building blocks for reward functions."""
+
+from __future__ import annotations
+
+from benchmax.rewards.deterministic import (
+    Completion,
+    citation_score,
+    clip01,
+    count_search_calls,
+    extract_answer_block,
+    extract_completion_text,
+    match_answer,
+    overlap_reward,
+    percent_of_text_a_in_text_b,
+    search_within_budget,
+    tool_call_efficiency,
+)
+
+__all__ = [
+    "Completion",
+    "citation_score",
+    "clip01",
+    "count_search_calls",
+    "extract_answer_block",
+    "extract_completion_text",
+    "match_answer",
+    "overlap_reward",
+    "percent_of_text_a_in_text_b",
+    "search_within_budget",
+    "tool_call_efficiency",
+]
