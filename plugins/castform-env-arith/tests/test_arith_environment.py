@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from benchmax.envs import BaseRollout
+from castform.errors import ConfigError
+from castform.plugins import load_environment
+
+IDS = ["arith", "arith/add", "arith/add2", "arith/subtract", *(f"arith/mixed:{n}" for n in range(1, 6))]
+
+
+def load(id: str):
+    name, _, level = id.partition(":")
+    return load_environment(name, {"level": int(level)} if level else {}).environment
+
+
+def rewards(environment, example, reply: str):
+    rollout = BaseRollout(
+        rollout_id="r",
+        termination_reason="finished",
+        messages=[*example.payload["prompt_messages"], {"role": "assistant", "content": reply}],
+        example_args={"ground_truth": example.payload["ground_truth"]},
+    )
+    return asyncio.run(environment.compute_reward(rollout))
+
+
+@pytest.mark.parametrize("id", IDS)
+async def test_held_out_prompts_never_occur_in_training(id: str) -> None:
+    environment = load(id)
+    train = await environment.create_dataset("train", Path())
+    held_out = await environment.create_dataset("eval", Path())
+    assert len(train) >= 200 and len(held_out) >= 100
+    assert not {e.payload["prompt_messages"][-1]["content"] for e in train} & {
+        e.payload["prompt_messages"][-1]["content"] for e in held_out
+    }
+    assert not {e.id for e in train} & {e.id for e in held_out}
+    for dataset in (train, held_out):
+        assert len({e.id for e in dataset}) == len(dataset)
+
+
+@pytest.mark.parametrize("id", IDS)
+def test_gold_is_paid_in_full_and_probes_are_never_correct(id: str) -> None:
+    environment = load(id)
+    examples = list(asyncio.run(environment.create_dataset("eval", Path(), max_examples=40)))
+    for example in examples:
+        assert rewards(environment, example, environment.gold(example)) == {"format": 1.0, "correct": 1.0}
+        prompt = example.payload["prompt_messages"]
+        truth = example.payload["ground_truth"]
+        others = [e for e in examples if e.payload["ground_truth"] != truth]
+        unpaid = [
+            "",
+            "I cannot help with that.",
+            "x7 <>" * 400,
+            "\n".join(m["content"] for m in prompt),
+            prompt[-1]["content"],
+            str(truth),
+            "".join(f"<answer>{n}</answer>" for n in range(200)),
+        ]
+        for reply in unpaid:
+            assert rewards(environment, example, reply) == {"format": 0.0, "correct": 0.0}, reply
+        for solved in (m["content"] for m in prompt if m["role"] == "assistant"):
+            assert rewards(environment, example, solved)["correct"] == 0.0
+        for other in others:
+            assert rewards(environment, example, environment.gold(other))["correct"] == 0.0
+
+
+async def test_the_prompt_is_a_rule_one_solved_example_and_the_question() -> None:
+    environment = load("arith")
+    (example,) = await environment.create_dataset("train", Path(), max_examples=1)
+    assert [m["role"] for m in example.payload["prompt_messages"]] == ["system", "user", "assistant", "user"]
+
+
+async def test_the_seed_changes_the_order_and_never_the_held_out_set() -> None:
+    questions = []
+    for seed in (0, 1):
+        environment = load_environment("arith/add", {"seed": seed}).environment
+        questions.append([e.id for e in await environment.create_dataset("eval", Path())])
+    assert questions[0] != questions[1]
+    assert set(questions[0]) == set(questions[1])
+
+
+async def test_sizes_are_limits_and_max_examples_cuts_further() -> None:
+    environment = load_environment("arith/add2", {"train_examples": 30, "solved_examples": 0}).environment
+    assert len(await environment.create_dataset("train", Path())) == 30
+    assert len(await environment.create_dataset("train", Path(), max_examples=5)) == 5
+    with pytest.raises(ValueError, match="max_examples"):
+        await environment.create_dataset("train", Path(), max_examples=0)
+
+
+@pytest.mark.parametrize(
+    ("id", "args"),
+    [
+        ("arith/add", {"seed": -1}),
+        ("arith/add", {"train_examples": 0}),
+        ("arith/add", {"solved_examples": 9}),
+        ("arith/add", {"level": 2}),
+        ("arith/mixed", {"level": 6}),
+    ],
+)
+def test_a_setting_out_of_bounds_is_refused(id: str, args: dict[str, int]) -> None:
+    with pytest.raises(ConfigError, match=next(iter(args))):
+        load_environment(id, args)
