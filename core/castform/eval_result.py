@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from castform.bootstrap import bootstrap_intervals
+from castform.intervals import student_interval
 from castform.lengths import RolloutLengths, measure_lengths
 from castform.rollouts import Rollout, RolloutGroup
 
@@ -66,7 +66,7 @@ class ExampleResult:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Mean:
-    """A mean over examples of each example's mean, with a 95 % bootstrap interval over examples."""
+    """A mean over examples of each example's mean, with a 95 % interval (Student's t over examples)."""
 
     mean: float
     low: float
@@ -133,7 +133,7 @@ class EvalResult:
         means = [value for value in per_example if value is not None]
         if not means:
             return None
-        low, high = bootstrap_intervals({"": means}, seed=self.seed, resamples=2000)[""]
+        low, high = student_interval(means)
         return Mean(
             mean=statistics.fmean(means),
             low=low,
@@ -211,7 +211,13 @@ class EvalResult:
                 ExampleResult(
                     example_id=example["example_id"],
                     rollouts=tuple(
-                        RolloutResult(**{**rollout, "lengths": RolloutLengths(**rollout["lengths"])})
+                        RolloutResult(
+                            **{
+                                **rollout,
+                                "finish_reasons": tuple(rollout["finish_reasons"]),
+                                "lengths": RolloutLengths(**rollout["lengths"]),
+                            }
+                        )
                         for rollout in example["rollouts"]
                     ),
                 )

@@ -74,7 +74,7 @@ def score_rewards(rewards: Mapping[str, float], weights: Mapping[str, float]) ->
     """
     if not rewards:
         return None
-    score = math.fsum(value * weights.get(name, 1.0) for name, value in rewards.items())
+    score = sum(value * weights.get(name, 1.0) for name, value in rewards.items())
     return score if math.isfinite(score) else None
 
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-from castform.bootstrap import RESAMPLES, bootstrap_intervals, sign_flip_p
 from castform.eval_result import EvalResult, ExampleResult
+from castform.intervals import RESAMPLES, bootstrap_interval, sign_flip_p
 from castform.seeds import derive_seed
 
 Word = Literal["better", "no difference shown", "worse"]
@@ -133,7 +133,7 @@ def _compare(
     if not values:
         return None
     differences = [b - a for a, b in values]
-    low, high = bootstrap_intervals({name: differences}, seed=seed, resamples=resamples)[name]
+    low, high = bootstrap_interval(differences, seed=seed, resamples=resamples)
     p = sign_flip_p(differences, seed=seed, resamples=resamples)
     word: Word = "no difference shown"
     if p <= SIGNIFICANCE and low > 0:

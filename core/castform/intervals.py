@@ -1,45 +1,48 @@
 """Intervals and tests for means over examples, in pure Python: core has no numpy.
 
-Resampled sums are taken with `random.choices` and `map`, whose loops run in C: 10,000
-resamples of 100 examples take about 0.15 s, of 500 about 0.7 s.
+Resamples are drawn by `random.choices`, summed in C: 10,000 of them take about 0.2 s for
+100 examples and 0.9 s for 500.
 """
 
 from __future__ import annotations
 
 import math
 import random
-from collections.abc import Mapping, Sequence
+import statistics
+from collections.abc import Sequence
 from statistics import NormalDist
 
 RESAMPLES = 10_000
 LEVEL = 0.95
 
 
-def bootstrap_intervals(
-    columns: Mapping[str, Sequence[float]], *, seed: int, resamples: int = RESAMPLES
-) -> dict[str, tuple[float, float]]:
-    """Return the 95 % bootstrap interval of each column's mean; columns have one length n >= 1.
+def student_interval(values: Sequence[float]) -> tuple[float, float]:
+    """Return the 95 % interval mean +- t s / sqrt(n). One value gives an interval without width."""
+    mean = statistics.fmean(values)
+    if len(values) < 2:
+        return mean, mean
+    half = _student_t(len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))
+    return mean - half, mean + half
 
-    All columns see the same resamples, so that they can be compared. The percentiles are
-    widened for small n by sqrt(n/(n-1)) t/z (Hesterberg 2015, expanded percentile interval);
-    plain percentiles are too narrow there. One example gives an interval of no width.
+
+def bootstrap_interval(
+    values: Sequence[float], *, seed: int, resamples: int = RESAMPLES
+) -> tuple[float, float]:
+    """Return the 95 % bootstrap interval of the mean of n >= 1 values.
+
+    The percentiles are widened for small n by sqrt(n/(n-1)) t/z (Hesterberg 2015, expanded
+    percentile interval); plain ones are too narrow there. Lists of one length and one seed are
+    resampled at the same places. One value gives an interval without width.
     """
-    lengths = {len(values) for values in columns.values()}
-    if len(lengths) != 1 or 0 in lengths:
-        raise ValueError(f"columns must have one length of at least 1, not {sorted(lengths)}")
-    n = lengths.pop()
+    n = len(values)
+    if n == 0:
+        raise ValueError("an interval needs at least one value")
+    if min(values) == max(values):
+        return values[0], values[0]
     rng = random.Random(seed)
-    places = range(n)
-    sums: dict[str, list[float]] = {name: [] for name in columns}
-    for _ in range(resamples):
-        drawn = rng.choices(places, k=n)
-        for name, values in columns.items():
-            sums[name].append(sum(map(values.__getitem__, drawn)))
+    sums = sorted(sum(rng.choices(values, k=n)) for _ in range(resamples))
     tail = _expanded_tail(n)
-    return {
-        name: (_quantile(sorted(found), tail) / n, _quantile(sorted(found), 1 - tail) / n)
-        for name, found in sums.items()
-    }
+    return _quantile(sums, tail) / n, _quantile(sums, 1 - tail) / n
 
 
 def sign_flip_p(differences: Sequence[float], *, seed: int, resamples: int = RESAMPLES) -> float:
@@ -79,16 +82,15 @@ def _subset_sums(sizes: Sequence[float]) -> list[float]:
 
 
 def _expanded_tail(n: int) -> float:
-    """Return the percentile below which the interval leaves off."""
-    normal = NormalDist()
-    z = normal.inv_cdf((1 + LEVEL) / 2)
+    """Return the percentile below which the bootstrap interval leaves off."""
     if n < 2:
-        return 1 - normal.cdf(z)
-    return normal.cdf(-math.sqrt(n / (n - 1)) * _student_t(z, n - 1))
+        return (1 - LEVEL) / 2
+    return NormalDist().cdf(-math.sqrt(n / (n - 1)) * _student_t(n - 1))
 
 
-def _student_t(z: float, degrees: int) -> float:
-    """Return Student's t quantile that belongs to the normal quantile z (Abramowitz and Stegun 26.7.5)."""
+def _student_t(degrees: int) -> float:
+    """Return Student's t quantile of LEVEL (Abramowitz and Stegun 26.7.5; within 0.2 % from 5 degrees on)."""
+    z = NormalDist().inv_cdf((1 + LEVEL) / 2)
     terms: tuple[float, ...] = (
         (z**3 + z) / 4,
         (5 * z**5 + 16 * z**3 + 3 * z) / 96,
