@@ -9,6 +9,10 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from castform.errors import CastformError as CastformError
+    from castform.errors import ConfigError as ConfigError
+    from castform.errors import MissingError as MissingError
+    from castform.errors import UsageError as UsageError
     from castform.plugins.builtin import hookimpl as hookimpl
     from castform.plugins.commands import CommandGroup as CommandGroup
     from castform.plugins.engines import load_engine_factory as load_engine_factory
@@ -39,6 +43,7 @@ if TYPE_CHECKING:
     from castform.plugins.watchers import Watchers as Watchers
     from castform.plugins.watchers import load_watchers as load_watchers
 
+_ERRORS = ("CastformError", "ConfigError", "MissingError", "UsageError")
 _HOMES = {
     "builtin": ("hookimpl",),
     "commands": ("CommandGroup",),
@@ -70,7 +75,8 @@ _HOMES = {
     ),
     "watchers": ("Watchers", "load_watchers"),
 }
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+_HOME_OF = {name: f"{__name__}.{home}" for home, names in _HOMES.items() for name in names}
+_HOME_OF |= dict.fromkeys(_ERRORS, "castform.errors")
 __all__ = sorted(_HOME_OF)
 
 
@@ -78,4 +84,4 @@ def __getattr__(name: str) -> Any:  # whatever the submodule holds under this na
     home = _HOME_OF.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{home}"), name)
+    return getattr(importlib.import_module(home), name)

@@ -85,7 +85,7 @@ def test_a_plugin_for_a_newer_castform_is_refused_before_it_is_imported(registry
 def test_a_version_range_counts_prereleases_and_ignores_extras(registry):
     entry = registry("sound").load("sound").entry
     check_castform_version(entry, "0.2.0rc1")
-    with pytest.raises(PluginFailure, match="0.0.9"):
+    with pytest.raises(PluginFailure, match=r"0\.0\.9"):
         check_castform_version(entry, "0.0.9")
 
 

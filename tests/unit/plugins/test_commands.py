@@ -1,0 +1,162 @@
+"""The command line, in processes of its own: what it prints, where, and how it exits."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+
+def test_env_list_is_a_table_and_imports_nothing(castform, install):
+    install("sound", "exit_at_import", "slow_import")
+    done = castform("env", "list")
+    assert done.returncode == 0 and done.stderr == ""
+    lines = [line for line in done.stdout.splitlines() if "castform-env-" in line]
+    assert ["castform-env-sound", "1.2.0"] == next(x for x in lines if x.startswith("sound")).split()[-2:]
+    rows = json.loads(castform("env", "list", "--json").stdout)
+    assert {"exit", "slow", "sound"} <= {row["plugin"] for row in rows}
+    assert "castform" not in {row["plugin"] for row in rows}
+
+
+def test_env_list_of_a_plugin_shows_its_environments(castform, install):
+    install("sound", "exit_at_import")
+    done = castform("env", "list", "sound")
+    assert "sound/echo" in done.stdout and "Say a word back" in done.stdout
+    rows = json.loads(castform("env", "list", "sound", "--json").stdout)
+    assert rows[0] == {"id": "sound/echo", "summary": "Say a word back", "tags": ["text"], "requires": []}
+
+
+def test_env_show_plays_the_first_example_without_a_model(castform, install):
+    install("sound")
+    done = castform("env", "show", "sound/echo", "--arg", 'words=["hm", "oh", "ah"]')
+    assert done.returncode == 0, done.stderr
+    for text in (
+        "6 train, 3 eval",
+        "same 1 (for the right answer alone)",
+        "Say hm",
+        "sound/same",
+        "What is to be said",
+    ):
+        assert text in done.stdout, done.stdout
+    shown = json.loads(castform("env", "show", "sound/echo", "--json").stdout)
+    assert shown["sizes"] == {"train": 4, "eval": 2} and shown["seen_rewards"] == {"same": 1.0}
+    assert shown["messages"] == [{"role": "user", "content": "Say yes"}]
+
+
+def test_a_failed_command_says_what_and_what_to_do(castform, install):
+    install("sound")
+    done = castform("env", "show", "suond")
+    assert done.returncode == 2 and done.stdout == ""
+    assert done.stderr.startswith(
+        "error: no plugin called 'suond'\n\nhint: did you mean 'sound'? `castform env list` shows"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "message", "hint"),
+    [
+        (["evn"], "no command called 'evn'", "did you mean 'env'?"),
+        (["--frobnicate"], "no option called --frobnicate", "castform --help"),
+        (["env"], "the following arguments are required: list|show", "castform env --help"),
+        (["env", "list", "--jsno"], "--jsno", "castform --help"),
+        (["env", "show", "sound", "--arg", "x"], "--arg 'x' is not NAME=VALUE", "difficulty=2"),
+    ],
+)
+def test_a_wrong_command_line_exits_2(castform, words, message, hint):
+    done = castform(*words)
+    assert done.returncode == 2 and done.stdout == ""
+    assert message in done.stderr.partition("hint:")[0] and "Traceback" not in done.stderr
+    assert "hint:" in done.stderr
+
+
+def test_a_broken_plugin_is_raised_when_asked_for_and_listed_by_a_check(castform, install):
+    install("sound", "import_error", "noisy_import")
+    done = castform("env", "list", "import-error")
+    assert done.returncode == 1 and "castform-env-import-error" in done.stderr and "cuda_thing" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "Traceback" in castform("-v", "env", "list", "import-error").stderr
+    assert "Traceback" in castform("env", "list", "import-error", "-v").stderr
+    done = castform("plugins", "--check", "--json")
+    reports = {r["plugin"]: r for r in json.loads(done.stdout)}
+    assert done.returncode == 1
+    assert reports["sound"]["ok"] and reports["import-error"]["stage"] == "import"
+    assert castform("plugins", "--check", "sound").returncode == 0
+
+
+def test_a_plugin_shows_what_it_registers(castform, install):
+    install("sound")
+    done = castform("plugins", "sound", "--json")
+    shown = json.loads(done.stdout)
+    assert shown["hooks"] == [
+        "register_environments",
+        "register_rewards",
+        "register_commands",
+        "explain_error",
+    ]
+    assert {r["id"] for r in shown["registers"]} == {"sound/echo", "sound/needy", "sound/same"}
+
+
+def test_a_plugins_command_runs_and_its_exit_code_is_kept(castform, install):
+    install("sound")
+    assert "shout" in castform("x", "sound").stdout
+    done = castform("x", "sound", "shout", "hi")
+    assert (done.returncode, done.stdout) == (4, "HI\n")
+    done = castform("x", "sound", "shotu", "hi")
+    assert done.returncode == 2 and "did you mean 'shout'?" in done.stderr
+    assert castform("x", "sound", "shout").returncode == 2
+
+
+def test_version_and_help(castform):
+    from castform import __version__
+
+    assert castform("--version").stdout == f"castform {__version__}\n"
+    for words in ([], ["--help"], ["help"]):
+        assert "doctor" in castform(*words).stdout
+    done = castform("env", "show", "--help")
+    assert done.returncode == 0 and "--arg" in done.stdout
+
+
+def test_a_reader_that_goes_away_is_no_traceback(install):
+    install("sound")
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(
+        [sys.executable, "-m", "castform", "--help"],
+        stdout=write,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=60,
+    )
+    os.close(write)
+    assert done.returncode == 141 and done.stderr == ""
+
+
+def test_doctor_is_json_for_programs(castform, install, tmp_path):
+    install("import_error")
+    done = castform("doctor", "--json", CASTFORM_HOME=str(tmp_path / "home"))
+    shown = {f["check"]: f for f in json.loads(done.stdout)["findings"]}
+    assert shown["import castform"]["level"] == shown["CASTFORM_HOME"]["level"] == "ok"
+    assert shown["plugin import-error"]["level"] == "warning"
+    assert done.returncode == 0
+    assert not (tmp_path / "home").exists()
+
+
+def test_doctor_refuses_a_second_owner_of_the_import_names(castform, install):
+    site = install()
+    info = site / "benchmax-0.2.5.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: benchmax\nVersion: 0.2.5\n")
+    (info / "top_level.txt").write_text("benchmax\n")
+    done = castform("doctor")
+    assert done.returncode == 3
+    assert "claimed by benchmax" in done.stdout and "pip uninstall benchmax" in done.stderr
+
+
+def test_doctor_finds_a_home_that_cannot_be_written(castform, tmp_path):
+    file = tmp_path / "file"
+    file.write_text("")
+    done = castform("doctor", CASTFORM_HOME=str(file / "home"))
+    assert done.returncode == 3 and "cannot be written to" in done.stdout
