@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,7 @@ class Arith(BaseEnv):
 
     async def create_dataset(
         self, split: DatasetSplit, base_dir: Path, *, max_examples: int | None = None
-    ) -> Dataset[dict[str, Any]]:
+    ) -> Dataset[Mapping[str, Any]]:
         validate_max_examples(max_examples)
         config = self.config
         size = config.train_examples if split == "train" else config.eval_examples
@@ -51,11 +51,11 @@ class Arith(BaseEnv):
             "correct": correct_reward(reply, rollout.example_args["ground_truth"]),
         }
 
-    def gold(self, example: Example[Any]) -> str:
+    def gold(self, example: Example[Mapping[str, Any]]) -> str:
         """Return the right answer in its tags."""
         return f"<answer>{example.payload['ground_truth']}</answer>"
 
-    def _make_example(self, question: Question) -> Example[dict[str, Any]]:
+    def _make_example(self, question: Question) -> Example[Mapping[str, Any]]:
         messages = [{"role": "system", "content": SYSTEM}]
         for solved in solved_examples(question, self.config.solved_examples):
             messages.append({"role": "user", "content": solved.text})
