@@ -159,7 +159,8 @@ class _Observer:
     def on_call(
         self, rollout_id: str, request: Mapping[str, Any], reply: Mapping[str, Any], seconds: float
     ) -> None:
-        self.calls.setdefault(rollout_id, []).append((request, reply, seconds))
+        messages = tuple(request.get("messages") or ())  # the environment goes on writing in its own list
+        self.calls.setdefault(rollout_id, []).append(({**request, "messages": messages}, reply, seconds))
 
 
 async def _settle(

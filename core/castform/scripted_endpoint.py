@@ -152,7 +152,7 @@ class ScriptedEndpoint:
             for place, reply in enumerate(replies)
         ]
         prompt = count_words(body.get("messages") or [])
-        sizes = [count_words(reply.content or "", *(c.name for c in reply.tool_calls)) for reply in replies]
+        sizes = [count_words([choice["message"]]) for choice in choices]
         usage = {
             "prompt_tokens": prompt,
             "completion_tokens": sum(sizes),

@@ -117,11 +117,15 @@ def finish_reason(reply: Reply) -> str:
     return reply.finish_reason or ("tool_calls" if reply.tool_calls else "stop")
 
 
-def count_words(*texts: object) -> int:
-    """Count the whitespace-separated words of JSON-like values: a script's stand-in for tokens."""
-    return sum(
-        len(text.split()) if isinstance(text, str) else len(json.dumps(text).split()) for text in texts
-    )
+def count_words(messages: Sequence[Mapping[str, Any]]) -> int:
+    """Count the words in messages and in what they call: a script's stand-in for tokens."""
+    texts = [message.get("content") or "" for message in messages]
+    texts += [
+        f"{call['function']['name']} {call['function']['arguments']}"
+        for message in messages
+        for call in message.get("tool_calls") or ()
+    ]
+    return sum(len((text if isinstance(text, str) else json.dumps(text)).split()) for text in texts)
 
 
 def stream_chunks(

@@ -95,7 +95,7 @@ async def test_calls_are_observed_where_the_endpoint_keeps_none():
     for rollout in group.rollouts:
         [call] = rollout.calls
         assert call.reply["content"] == "6"
-        assert (call.sampled_ids, call.prompt_tokens, call.completion_tokens) == (None, 8, 1)
+        assert (call.sampled_ids, call.prompt_tokens, call.completion_tokens) == (None, 5, 1)
         assert call.session_id == rollout.rollout_id
 
 
@@ -241,3 +241,21 @@ async def test_group_rewards_reach_the_score():
 
     result = await run(Bare(lambda request: finished(request, a=1.0), group), weights={"rank": 0.5})
     assert [r.score for r in result.rollouts] == [1.0, 1.5]
+
+
+async def test_observed_calls_show_each_request_as_it_was_sent():
+    from test_scripted_endpoint import Adder
+
+    from castform.testing import Reply, ToolUse
+
+    def script(request):
+        if len(request.messages) > 1:
+            return "6"
+        return Reply(tool_calls=[ToolUse(name="add", arguments={"a": 3, "b": 3})])
+
+    scripted = ScriptedEndpoint(script)
+    grant = scripted.add_session("s")
+    group = await run(Adder(), RemoteEndpoint(grant.base_url, grant.api_key, "m"), size=1)
+    await scripted.aclose()
+    assert [len(call.messages) for call in group.rollouts[0].calls] == [1, 3]
+    assert [call.index for call in group.rollouts[0].calls] == [0, 1]

@@ -1,0 +1,62 @@
+"""Get examples out of an environment, with the author's mistakes told apart from ours."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from benchmax.envs import Dataset, Environment, Example
+from castform.errors import CastformError, UsageError
+from castform.rollouts import Split
+
+
+async def load_examples(
+    environment: Environment[Any, Any], split: Split, base_dir: Path, *, limit: int | None = None
+) -> list[Example[Any]]:
+    """Return the first `limit` examples of a split, or all of them.
+
+    Raises UsageError for a data file that is missing or has a broken line (file and line are
+    named), for a split without examples and for ids that repeat; CastformError for anything
+    else that `create_dataset` raises, with the cause kept.
+    """
+    try:
+        dataset: object = await environment.create_dataset(split, base_dir, max_examples=limit)
+    except CastformError:
+        raise
+    except FileNotFoundError as error:
+        raise UsageError(
+            f"the {split} dataset needs the file {error.filename or error}, which does not exist",
+            hint=f"relative paths start at {base_dir}",
+        ) from error
+    except Exception as error:
+        place = "; ".join(getattr(error, "__notes__", []))
+        told = isinstance(error, (ValueError, TypeError)) and (place or _names_a_line(str(error)))
+        raise (UsageError if told else CastformError)(
+            f"the {split} dataset cannot be read: {type(error).__name__}: {error}"
+            + (f" ({place})" if place else ""),
+            hint="fix the line"
+            if told
+            else "this comes from the environment's create_dataset; -v shows the traceback",
+        ) from error
+    if not isinstance(dataset, Dataset):
+        raise CastformError(
+            f"create_dataset returned {type(dataset).__name__}, not a benchmax.envs.Dataset",
+            hint="return Dataset([...]) or JsonlDataset(...)",
+        )
+    examples = list(dataset)[:limit]
+    if not examples:
+        raise UsageError(f"the {split} dataset has no examples", hint="try --split train or --split eval")
+    repeated = [example_id for example_id, n in Counter(e.id for e in examples).items() if n > 1]
+    if repeated:
+        raise UsageError(
+            f"{len(repeated)} example ids of the {split} dataset repeat, {repeated[0]!r} for one",
+            hint="ids name examples across runs and must be unique; canonical_example_id(row) makes them",
+        )
+    return examples
+
+
+def _names_a_line(text: str) -> bool:
+    """Say whether a message has the form `path:line …`, as JsonlDataset writes it."""
+    place = text.partition(" ")[0]
+    return place.rpartition(":")[2].isdigit()
