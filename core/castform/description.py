@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from benchmax.envs import Dataset, Example
+from benchmax.envs import Example
 from castform.calls import Sampling
+from castform.environments import load_examples
 from castform.errors import CastformError
 from castform.plugins.environments import LoadedEnvironment
-from castform.plugins.failure import describe_cause
 from castform.plugins.references import load_config_model, load_factory
 from castform.plugins.specs import RewardSpec
 from castform.rollouts import Split, run_group
@@ -50,12 +50,14 @@ class EnvironmentDescription:
     content_sha256: str
     sizes: Mapping[Split, int]
     """Examples a split."""
+    faults: Mapping[Split, str]
+    """Why a split has none."""
     arguments: Sequence[Argument]
-    example_id: str | None = None
+    example_id: str
+    payload: Any  # the author's own type
+    """The first example of the eval split (or of train), as the dataset holds it."""
     messages: Sequence[Mapping[str, Any]] = ()
-    """The first example of the eval split (or of train), as the model gets to see it."""
-    payload: Any = None  # the author's own type
-    """The first example as the dataset holds it."""
+    """The same, as the model gets to see it."""
     gold: Any = None  # the author's own type
     """Its right answer; None when the environment does not say."""
     tools: Sequence[Mapping[str, Any]] = ()
@@ -70,17 +72,17 @@ class EnvironmentDescription:
 
 
 async def describe_environment(loaded: LoadedEnvironment) -> EnvironmentDescription:
-    """Make both datasets, play the first example once, and say what there is.
+    """Load both splits, play the first example once, and say what there is.
 
-    Raises CastformError when a dataset cannot be made. Closes the environment.
+    Raises what `load_examples` raises when no split has examples. Closes the environment.
     """
     environment = loaded.environment
     try:
-        datasets = {split: await _make_dataset(loaded, split) for split in SPLITS}
-        split: Split = "eval" if len(datasets["eval"]) else "train"
-        example = datasets[split][0] if len(datasets[split]) else None
-        played = await _play(loaded, example, split) if example else {}
-        gold = environment.gold(example) if example else None
+        examples, faults = await _load_splits(loaded)
+        split: Split = "eval" if "eval" in examples else "train"
+        example = examples[split][0]
+        played = await _play(loaded, example, split)
+        gold = environment.gold(example)
     finally:
         await environment.aclose()
     return EnvironmentDescription(
@@ -91,10 +93,11 @@ async def describe_environment(loaded: LoadedEnvironment) -> EnvironmentDescript
         distribution=loaded.pin.distribution,
         version=loaded.pin.version,
         content_sha256=loaded.pin.content_sha256,
-        sizes={split: len(dataset) for split, dataset in datasets.items()},
+        sizes={split: len(rows) for split, rows in examples.items()},
+        faults=faults,
         arguments=list_arguments(loaded),
-        example_id=example.id if example else None,
-        payload=example.payload if example else None,
+        example_id=example.id,
+        payload=example.payload,
         gold=gold,
         declared_rewards=_list_declared(loaded),
         **played,
@@ -163,14 +166,18 @@ def _list_declared(loaded: LoadedEnvironment) -> list[str]:
     return [f"{loaded.plugin.name}/{name}" for name in loaded.plugin.specs(RewardSpec)]
 
 
-async def _make_dataset(loaded: LoadedEnvironment, split: Split) -> Dataset[Any]:
-    try:
-        return await loaded.environment.create_dataset(split, loaded.base_dir)
-    except Exception as error:
-        raise CastformError(
-            f"the {split} dataset of {loaded.id} cannot be made: {describe_cause(error)}",
-            hint="; ".join(getattr(error, "__notes__", [])) or "-v shows the traceback",
-        ) from error
+async def _load_splits(loaded: LoadedEnvironment) -> tuple[dict[Split, list[Example[Any]]], dict[Split, str]]:
+    """Return the examples by split, and what is wrong with a split that has none. Raises when none has any."""
+    examples: dict[Split, list[Example[Any]]] = {}
+    faults: dict[Split, CastformError] = {}
+    for split in SPLITS:
+        try:
+            examples[split] = await load_examples(loaded.environment, split, loaded.base_dir)
+        except CastformError as error:
+            faults[split] = error
+    if not examples:
+        raise faults["train"]
+    return examples, {split: str(error) for split, error in faults.items()}
 
 
 async def _play(loaded: LoadedEnvironment, example: Example[Any], split: Split) -> dict[str, Any]:

@@ -47,7 +47,9 @@ def _print_description(shown: EnvironmentDescription) -> None:
             "environment": shown.id,
             "summary": shown.summary,
             "from": f"{source} (sha256 {shown.content_sha256[:12]})",
-            "examples": ", ".join(f"{count} {split}" for split, count in shown.sizes.items()),
+            "examples": ", ".join(
+                [*(f"{count} {split}" for split, count in shown.sizes.items()), *shown.faults.values()]
+            ),
             "tools": ", ".join(_tool_names(shown.tools)) or "none",
             "rewards": _describe_rewards(shown),
         }
@@ -62,9 +64,6 @@ def _print_description(shown: EnvironmentDescription) -> None:
         function = tool.get("function", {})
         print_text(f"\ntool {function.get('name')}: {function.get('description', '')}")
         print_text(f"  {json.dumps(function.get('parameters', {}), ensure_ascii=False)}")
-    if shown.example_id is None:
-        print_text("\nno examples")
-        return
     print_text(f"\nfirst example ({shown.example_id})")
     if shown.messages:
         for message in shown.messages:
@@ -72,7 +71,7 @@ def _print_description(shown: EnvironmentDescription) -> None:
     else:
         print_text(f"  {_cut(json.dumps(shown.payload, ensure_ascii=False, default=str))}")
     if shown.gold is not None:
-        print_text(f"  right answer  {_cut(str(shown.gold))}")
+        print_text(f"  {'(right)':<9}  {_cut(str(shown.gold))}")
 
 
 def _print_message(message: Mapping[str, Any]) -> None:

@@ -36,7 +36,7 @@ def register_engines() -> list[EngineSpec]:
         EngineSpec(
             name="vllm",
             summary="A vLLM server over HTTP, started by castform or joined by its URL",
-            factory="castform_trainer.engines.vllm:make_vllm_engine",
+            factory="castform_trainer.engines.vllm_start:make_vllm_engine",
             requires=("train",),
         ),
     ]
@@ -45,6 +45,11 @@ def register_engines() -> list[EngineSpec]:
 @hookimpl
 def register_rewards() -> list[RewardSpec]:
     return [
+        RewardSpec(
+            name="answer",
+            summary="Whether the final answer is the right one, numbers by value",
+            factory="benchmax.rewards:match_answer",
+        ),
         RewardSpec(
             name="overlap",
             summary="Share of the reference text that the answer contains",

@@ -31,8 +31,11 @@ def check_requirements(plugin: Plugin, spec: Spec) -> None:
     for extra in spec.requires:
         missing = find_missing(distribution, extra)
         if missing is None:
-            raise plugin.fail(
-                f"{spec.kind} {spec.name!r} requires the extra {extra!r}, which {distribution} does not have"
+            raise PluginFailure(
+                plugin.name,
+                distribution,
+                "requirements",
+                f"{spec.kind} {spec.name!r} requires the extra {extra!r}, which the distribution does not have",
             )
         if missing:
             raise MissingError(
