@@ -4,10 +4,12 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from castform_env_arith.config import ArithConfig, MixedConfig
+from pydantic import ValidationError
 
 from benchmax.envs import BaseRollout
-from castform.errors import ConfigError
 from castform.plugins import load_environment
+from castform.testing import FakeModel
 
 IDS = ["arith", "arith/add", "arith/add2", "arith/subtract", *(f"arith/mixed:{n}" for n in range(1, 6))]
 
@@ -91,15 +93,38 @@ async def test_sizes_are_limits_and_max_examples_cuts_further() -> None:
 
 
 @pytest.mark.parametrize(
-    ("id", "args"),
+    ("model", "args"),
     [
-        ("arith/add", {"seed": -1}),
-        ("arith/add", {"train_examples": 0}),
-        ("arith/add", {"solved_examples": 9}),
-        ("arith/add", {"level": 2}),
-        ("arith/mixed", {"level": 6}),
+        (ArithConfig, {"seed": -1}),
+        (ArithConfig, {"train_examples": 0}),
+        (ArithConfig, {"solved_examples": 9}),
+        (ArithConfig, {"level": 2}),
+        (MixedConfig, {"level": 6}),
     ],
 )
-def test_a_setting_out_of_bounds_is_refused(id: str, args: dict[str, int]) -> None:
-    with pytest.raises(ConfigError, match=next(iter(args))):
-        load_environment(id, args)
+def test_a_setting_out_of_bounds_is_refused(model: type[ArithConfig], args: dict[str, int]) -> None:
+    with pytest.raises(ValidationError, match=next(iter(args))):
+        model(**args)
+
+
+async def test_a_group_of_rollouts_is_scored_reply_by_reply() -> None:
+    environment = load("arith")
+    (example,) = await environment.create_dataset("train", Path(), max_examples=1)
+    truth = example.payload["ground_truth"]
+    replies = {
+        "0": f"<answer>{truth}</answer>",
+        "1": f"<answer>{truth + 1}</answer>",
+        "2": f"It is {truth}.",
+        "3": "",
+    }
+    async with FakeModel(lambda request: replies[request.session_id[-1]]) as model:
+        group = await model.run_group(environment, example, size=4)
+    await environment.aclose()
+    assert [(r.rewards["format"], r.rewards["correct"]) for r in group.rollouts] == [
+        (1, 1),
+        (1, 0),
+        (0, 0),
+        (0, 0),
+    ]
+    assert {r.termination_reason for r in group.rollouts} == {"finished"}
+    assert all(len(request.messages) == 4 for request in model.requests)

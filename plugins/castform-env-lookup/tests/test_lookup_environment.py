@@ -1,43 +1,29 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+from castform_env_lookup.config import LookupConfig
+from pydantic import ValidationError
 
 from benchmax.envs import Environment, Example
-from castform.calls import Sampling
-from castform.errors import ConfigError
 from castform.plugins import load_environment
-from castform.rollouts import Rollout, run_group
-from castform.scripted_endpoint import ScriptedEndpoint
-from castform.scripted_replies import Reply, Script, ScriptedRequest, ToolUse
+from castform.testing import FakeModel, Reply, ScriptedRequest, ToolUse
+
+Script = Callable[[ScriptedRequest], Reply | str]
 
 
 def load(**args: Any) -> Environment[Any, Any]:
     return load_environment("lookup", args).environment
 
 
-async def run(environment: Environment[Any, Any], example: Example[Any], script: Script) -> Rollout:
-    endpoint = ScriptedEndpoint(script)
-    try:
-        group = await run_group(
-            environment,
-            example,
-            endpoint=endpoint,
-            split="eval",
-            group_id="g",
-            size=1,
-            sampling=Sampling(),
-            seed=0,
-            weights={},
-            timeout_seconds=30,
-        )
-    finally:
-        await endpoint.aclose()
-        await environment.aclose()
+async def run(environment: Environment[Any, Any], example: Example[Any], script: Script) -> Any:
+    async with FakeModel(script) as model:
+        group = await model.run_group(environment, example, split="eval")
+    await environment.aclose()
     return group.rollouts[0]
 
 
@@ -154,5 +140,5 @@ async def test_answers_are_positive_numbers() -> None:
 
 @pytest.mark.parametrize("args", [{"lookups": 3}, {"seed": -1}, {"eval_examples": 0}, {"level": 1}])
 def test_a_setting_out_of_bounds_is_refused(args: dict[str, int]) -> None:
-    with pytest.raises(ConfigError, match=next(iter(args))):
-        load(**args)
+    with pytest.raises(ValidationError, match=next(iter(args))):
+        LookupConfig(**args)
