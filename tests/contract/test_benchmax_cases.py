@@ -10,7 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmax.envs import BaseEnv, BaseRollout, Dataset, DatasetSplit, Example, RolloutRequest, StaticBearerAuth
+from benchmax.envs import (
+    BaseEnv,
+    BaseRollout,
+    Dataset,
+    DatasetSplit,
+    Example,
+    RolloutRequest,
+    StaticBearerAuth,
+)
 from benchmax.envs.termination import BUDGET_STOPS
 from benchmax.rewards import extract_completion_text
 from benchmax.rewards import match_answer as match
@@ -83,7 +91,9 @@ def rollout(
                 await env.aclose()
 
     made = asyncio.run(run())
-    return Result(made.messages, fake.requests, made.termination_reason in BUDGET_STOPS, made.error, made.rewards)
+    return Result(
+        made.messages, fake.requests, made.termination_reason in BUDGET_STOPS, made.error, made.rewards
+    )
 
 
 # --- B. Rewards and answer extraction --------------------------------------------------------

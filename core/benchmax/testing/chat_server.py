@@ -105,7 +105,9 @@ def completion_body(said: Scripted, *, model: str) -> dict[str, Any]:
     }
 
 
-def function_call(call_id: str, name: str, arguments: Mapping[str, Any] | str | None = None) -> dict[str, Any]:
+def function_call(
+    call_id: str, name: str, arguments: Mapping[str, Any] | str | None = None
+) -> dict[str, Any]:
     """Return a tool call as a model makes it; a mapping becomes JSON text, text stays as it is."""
     text = json.dumps(arguments or {}) if not isinstance(arguments, str) else arguments
     return {"id": call_id, "type": "function", "function": {"name": name, "arguments": text}}

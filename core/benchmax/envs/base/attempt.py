@@ -82,7 +82,8 @@ class Attempt:
                 self._env.model_client, context, request.model_auth, tool_box
             )
         except RolloutFailure as failure:
-            self._fail(failure)
+            scorable = failure.termination_reason in self._env.scorable_termination_reasons
+            self._end(failure.termination_reason, error=None if scorable else failure.message)
         else:
             self._end(reason, error=None)
 
@@ -109,6 +110,7 @@ class Attempt:
         self._scored = True
 
     def _end(self, reason: str, *, error: str | None) -> None:
+        """Close the transcript; it waits for scores when the reason allows any and nothing went wrong."""
         self._rollout = BaseRollout(
             rollout_id=self._request.rollout_id,
             termination_reason=reason,
