@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from castform.calls import Sampling
-from castform.errors import RunFailedError
+from castform.errors import CastformError, RunFailedError, UsageError
 from castform_trainer.engines.contract import Generation
 from castform_trainer.engines.vllm_adapters import AdapterVersions
 from castform_trainer.engines.vllm_client import (
@@ -72,10 +72,11 @@ class VllmEngine:
         self, prompt_ids: Sequence[int], sampling: Sampling, *, version: int | None = None
     ) -> Generation:
         """See the contract. Raises RunFailedError when the server is gone or refuses."""
+        self._check_open()
         room = self.max_context_tokens - len(prompt_ids)
         if not prompt_ids or room < 1:
             raise ValueError(
-                f"a prompt of {len(prompt_ids)} tokens leaves no room in {self.max_context_tokens}"
+                f"a prompt of {len(prompt_ids)} tokens leaves no room for a reply in {self.max_context_tokens}"
             )
         with self._adapters.use(version) as used:
             request = make_completion_request(
@@ -94,12 +95,13 @@ class VllmEngine:
                 raise RunFailedError(f"the vLLM server at {self._client.url}: {error}") from error
 
     async def load_adapter(self, path: Path, version: int) -> None:
-        """See the contract. Raises ValueError for an old version, RunFailedError when the server
-        does not take the adapter."""
+        """See the contract. Raises ValueError for an old version, UsageError for a folder that
+        holds no adapter or one that the server does not take."""
+        self._check_open()
         try:
             copy = await asyncio.to_thread(self._adapters.copy_in, path, version)
         except OSError as error:
-            raise RunFailedError(f"cannot hand the adapter {path} to vLLM: {error}") from error
+            raise RunFailedError(f"cannot copy the adapter {path} for vLLM: {error}") from error
         body = {"lora_name": self._adapters.name_of(version), "lora_path": str(copy)}
         try:
             await self._post("/v1/load_lora_adapter", body, ADMIN_TIMEOUT_SECONDS)
@@ -116,6 +118,9 @@ class VllmEngine:
 
     async def logprobs(self, ids: Sequence[int], *, version: int | None = None) -> list[float]:
         """See the contract. Each position is a request that samples one token after ids[:i]."""
+        self._check_open()
+        if not 2 <= len(ids) <= self.max_context_tokens:
+            raise ValueError(f"{len(ids)} ids cannot be scored, 2 to {self.max_context_tokens} can")
         with self._adapters.use(version) as used:
             name = self._adapters.name_of(used)
             starts = range(1, len(ids), SCORES_PER_REQUEST)
@@ -158,6 +163,10 @@ class VllmEngine:
                 hint="start it with --logprobs-mode processed_logprobs --generation-config vllm",
             )
 
+    def _check_open(self) -> None:
+        if self._closed:
+            raise RuntimeError("the engine is closed")
+
     async def _score(self, name: str, ids: Sequence[int], start: int) -> list[float]:
         positions = range(start, min(start + SCORES_PER_REQUEST, len(ids)))
         targets = [ids[i] for i in positions]
@@ -178,14 +187,17 @@ class VllmEngine:
         except ServerGoneError as error:
             raise RunFailedError(f"the vLLM server does not answer: {error}{self._log_end()}") from error
 
-    def _refusal(self, path: str, error: ServerRefusedError) -> RunFailedError:
-        hint = None
-        if path.endswith("_lora_adapter") and error.message == "Not Found":
-            hint = "start it with --enable-lora and VLLM_ALLOW_RUNTIME_LORA_UPDATING=1"
+    def _refusal(self, path: str, error: ServerRefusedError) -> CastformError:
+        if path.endswith("_lora_adapter") and error.status < 500:
+            not_served = error.message == "Not Found"
+            return UsageError(
+                f"the vLLM server does not take the adapter: {error.message}",
+                hint="start it with --enable-lora and VLLM_ALLOW_RUNTIME_LORA_UPDATING=1"
+                if not_served
+                else "a joined server must see engine.options.adapter_dir under the same path",
+            )
         end = self._log_end() if error.status >= 500 else ""
-        return RunFailedError(
-            f"the vLLM server refused {path} ({error.status}): {error.message}{end}", hint=hint
-        )
+        return RunFailedError(f"the vLLM server refused {path} ({error.status}): {error.message}{end}")
 
     def _log_end(self) -> str:
         return f"\n{self.server.describe_end()}" if self.server is not None else ""

@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from castform.errors import UsageError
+
 
 class AdapterVersions:
     """Names and folders of the loaded versions. May be used from any thread."""
@@ -36,7 +38,7 @@ class AdapterVersions:
         """Copy an adapter folder to the version's own place and return that.
 
         Raises ValueError for a version that is not larger than all before,
-        FileNotFoundError for a folder without an adapter.
+        UsageError for a folder without an adapter.
         """
         with self._lock:
             if version <= self._highest:
@@ -44,7 +46,7 @@ class AdapterVersions:
                     f"adapter version {version} is not larger than {self._highest}, the newest so far"
                 )
         if not (path / "adapter_config.json").is_file():
-            raise FileNotFoundError(f"{path} is not a PEFT adapter folder: it has no adapter_config.json")
+            raise UsageError(f"{path} is not a PEFT adapter folder: it has no adapter_config.json")
         target = self._folder / self.name_of(version)
         shutil.copytree(path, target)
         return target

@@ -154,4 +154,7 @@ def make_environment(
             "VLLM_CPU_OMP_THREADS_BIND": options.cpu_bind,
             "OMP_NUM_THREADS": str(count),
         }
+        if options.enforce_eager is not False:
+            # Even then the sampler would compile one small kernel, half a minute on a slow CPU.
+            environment["TORCHDYNAMO_DISABLE"] = "1"
     return environment | options.environment

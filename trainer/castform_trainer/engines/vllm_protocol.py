@@ -1,10 +1,10 @@
 """Requests to a vLLM server and what its replies mean. Pure functions, no HTTP.
 
-Tokens travel through `/v1/completions` with prompt ids, `return_token_ids` and `logprobs`:
-it exists in every vLLM since 0.10, takes ids and stop texts together, scores ids that are named
-(`logprob_token_ids`) and honours a request's own seed. `/inference/v1/generate` would carry fewer
-bytes, but it is young, its shapes have changed between releases, and it fills sampling keys that a
-request leaves out from server defaults.
+Tokens travel through `/v1/completions` with prompt ids, `return_token_ids` and `logprobs`. It takes
+ids and stop texts together, honours a request's own seed, scores ids that are named
+(`logprob_token_ids`), and every server has it. `/inference/v1/generate` carries fewer bytes, but
+0.32 serves it only with `--enable-scale-out`, its shapes still change between releases, and it
+fills the sampling keys that a request leaves out from the server's defaults.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 import tempfile
@@ -12,9 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from castform.config import RunConfig
-from castform.errors import ConfigError, MissingError, RunFailedError, UsageError
+from castform.errors import ConfigError, MissingError, RunFailedError
 from castform_trainer.engines.vllm import VllmEngine
 from castform_trainer.engines.vllm_client import ServerGoneError, ServerRefusedError, VllmClient
+from castform_trainer.engines.vllm_folder import read_end_ids
 from castform_trainer.engines.vllm_options import (
     VllmOptions,
     find_python,
@@ -150,22 +150,6 @@ def wait_until_ready(
             sleep(POLL_SECONDS)
         else:
             return
-
-
-def read_end_ids(folder: Path) -> tuple[int, ...]:
-    """Return the ids that end a reply, by the model folder's own files.
-
-    generation_config.json decides, else config.json. Raises UsageError when neither names one.
-    """
-    for name in ("generation_config.json", "config.json"):
-        try:
-            found = json.loads((folder / name).read_text(encoding="utf-8")).get("eos_token_id")
-        except (OSError, ValueError):
-            continue
-        ids = found if isinstance(found, list) else [found]
-        if ids and all(isinstance(i, int) for i in ids):
-            return tuple(ids)
-    raise UsageError(f"{folder} names no eos_token_id in generation_config.json or config.json")
 
 
 def _read_context(client: VllmClient, name: str | None) -> tuple[str, int]:
