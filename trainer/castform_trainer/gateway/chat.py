@@ -176,12 +176,11 @@ class ChatService:
         except asyncio.CancelledError:
             if work.task.cancelled():
                 raise ApiError(503, "session_closed", "the session ended before the reply did") from None
+            loop = asyncio.get_running_loop()
+            loop.call_later(self._grace, self._abort_unless_retried, session, work)
             raise
         finally:
             work.waiters -= 1
-            if not work.waiters and work.calls is None and not work.task.done():
-                loop = asyncio.get_running_loop()
-                loop.call_later(self._grace, self._abort_unless_retried, session, work)
 
     def _abort_unless_retried(self, session: Session, work: Inflight) -> None:
         if not work.waiters and work.calls is None:

@@ -80,8 +80,8 @@ def read_chat_request(data: bytes, *, model: str, training: bool) -> ChatRequest
     messages = normalize_messages(body.get("messages"))
     return ChatRequest(
         messages=messages,
-        raw_messages=body["messages"],
-        tools=tools,
+        raw_messages=tuple(body["messages"]),
+        tools=tuple(tools),
         digests=chain_digests(messages, [tools, options]),
         options=options,
         asked=asked,

@@ -59,7 +59,7 @@ class Session:
                 if earlier.idempotency_key == key:
                     if earlier.request.body_digest != request.body_digest:
                         raise ApiError(
-                            409, "idempotency_key_reused", "this Idempotency-Key belongs to another body"
+                            422, "idempotency_key_reused", "this Idempotency-Key belongs to another body"
                         )
                     return earlier
         if not is_retry:

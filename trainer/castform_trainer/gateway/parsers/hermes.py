@@ -23,7 +23,7 @@ def parse_hermes(text: str, tools: Sequence[Mapping[str, Any]]) -> ParsedText:
         return "\n" if match.start() > 0 and match.end() < len(text) else ""
 
     content = BLOCK.sub(take, text)
-    return ParsedText(content=content if calls else text, calls=tuple(calls))
+    return ParsedText(content=content.strip() if calls else text, calls=tuple(calls))
 
 
 HERMES = ToolFormat(name="hermes", markers=("<tool_call>", "</tool_call>"), parse=parse_hermes)

@@ -33,7 +33,7 @@ def parse_qwen_xml(text: str, tools: Sequence[Mapping[str, Any]]) -> ParsedText:
         return "\n" if match.start() > 0 and match.end() < len(text) else ""
 
     content = BLOCK.sub(take, text)
-    return ParsedText(content=content if calls else text, calls=tuple(calls))
+    return ParsedText(content=content.strip() if calls else text, calls=tuple(calls))
 
 
 def _read_value(text: str, schema: Any) -> Any:
