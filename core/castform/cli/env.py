@@ -9,7 +9,7 @@ from castform.cli.output import print_json, print_note, print_table
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare `list` and `show`."""
-    commands = parser.add_subparsers(dest="action", required=True, metavar="list|show")
+    commands = parser.add_subparsers(dest="action", required=True, metavar="list|show", prog=parser.prog)
     listing = commands.add_parser("list", help="list plugins, or the environments of one")
     listing.add_argument("plugin", nargs="?", help="load this plugin and list its environments")
     listing.add_argument("--json", action="store_true", help="JSON on stdout")

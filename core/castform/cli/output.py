@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,6 +9,8 @@ from typing import Any
 
 def print_json(value: Any) -> None:  # anything json can write
     """Write one JSON document. NaN is refused: it is not JSON."""
+    import json
+
     sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False, default=str) + "\n")
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from castform.plugins.names import normalize_name
 
@@ -22,8 +22,7 @@ ALLOW_VARIABLE = "CASTFORM_PLUGINS"
 """When set, a comma-separated list of the only plugins to use; set and empty means none."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CatalogEntry:
+class CatalogEntry(NamedTuple):  # not a dataclass: those import inspect, a tenth of the whole listing
     """One entry point of the group, with what its distribution says of itself."""
 
     name: str

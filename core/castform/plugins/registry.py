@@ -8,7 +8,8 @@ from typing import Any, Generic, Protocol, TypeVar
 from castform.errors import UsageError
 from castform.plugins.catalog import CORE
 from castform.plugins.failure import ContainedError, PluginFailure, call_contained
-from castform.plugins.names import PluginId, is_name, normalize_name, parse_id, quote_names, suggest_names
+from castform.plugins.ids import PluginId, parse_id
+from castform.plugins.names import is_name, normalize_name, quote_names, suggest_names
 
 T_co = TypeVar("T_co", covariant=True)
 T = TypeVar("T")

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from castform.errors import UsageError
 from castform.plugins import PluginFailure, Registry
 from castform.plugins.failure import ContainedError, call_contained
-from castform.plugins.names import normalize_name, parse_id
+from castform.plugins.ids import parse_id
+from castform.plugins.names import normalize_name
 
 EP = namedtuple("EP", "name dist load path", defaults=[""])
 
