@@ -46,6 +46,34 @@ def test_env_show_plays_the_first_example_without_a_model(castform, install):
     assert shown["messages"] == [{"role": "user", "content": "Say yes"}]
 
 
+def test_a_broken_line_of_a_dataset_is_named_by_file_and_line(castform, tmp_path):
+    (tmp_path / "rows.jsonl").write_text('{"q": "a"}\n{"q": \n')
+    (tmp_path / "my_env.py").write_text(
+        "from benchmax.envs import BaseEnv, Example, JsonlDataset\n"
+        "class MyEnv(BaseEnv):\n"
+        "    async def create_dataset(self, split, base_dir, *, max_examples=None):\n"
+        "        return JsonlDataset(base_dir / 'rows.jsonl', row_to_example=lambda r: Example(r['q'], r))\n"
+    )
+    done = castform("env", "show", str(tmp_path / "my_env.py"))
+    assert done.returncode == 2 and done.stdout == "" and "Traceback" not in done.stderr
+    assert f"{tmp_path}/rows.jsonl:2" in done.stderr
+
+
+def test_an_environment_that_breaks_its_contract_is_shown_with_what_is_wrong(castform, tmp_path):
+    (tmp_path / "my_env.py").write_text(
+        "from benchmax.envs import Environment, Dataset, Example\n"
+        "class MyEnv(Environment):\n"
+        "    async def create_dataset(self, split, base_dir, *, max_examples=None):\n"
+        "        return Dataset([Example('a', {'q': 1})] if split == 'eval' else [])\n"
+        "    async def run_rollout(self, request):\n"
+        "        raise RuntimeError('no such gym')\n"
+    )
+    done = castform("env", "show", str(tmp_path / "my_env.py"))
+    assert done.returncode == 0, done.stderr
+    assert "1 eval, the train dataset has no examples" in done.stdout
+    assert "no such gym" in done.stdout and '{"q": 1}' in done.stdout
+
+
 def test_a_failed_command_says_what_and_what_to_do(castform, install):
     install("sound")
     done = castform("env", "show", "suond")
