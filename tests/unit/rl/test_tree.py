@@ -10,7 +10,8 @@ import torch
 from castform.config import LoraSection, OptimizerSection, RlSection
 from castform_trainer.rl.batch import make_batch, pack
 from castform_trainer.rl.losses import make_loss
-from castform_trainer.rl.policy import Policy, load_base
+from castform_trainer.models import load_causal_lm
+from castform_trainer.rl.policy import Policy
 from castform_trainer.rl.tree import TrainSequence, make_trees
 from castform_trainer.testing import make_tiny_model
 
@@ -29,7 +30,7 @@ def policy(folder):
 
 def make_policy(folder):
     torch.set_num_threads(1)
-    base = load_base(folder, device="cpu", dtype="float64")
+    base = load_causal_lm(folder, device="cpu", dtype="float64")
     for module in list(base.modules()):
         for name, child in module.named_children():
             if type(child).__name__.endswith(

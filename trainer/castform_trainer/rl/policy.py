@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 import torch
 
 from castform.config import LoraSection, OptimizerSection
-from castform.errors import MissingError, RunFailedError
+from castform.errors import RunFailedError
 from castform_trainer.rl.batch import MicroBatch, TrainBatch, make_tree_mask
 from castform_trainer.rl.logprobs import pair_logprobs
 from castform_trainer.rl.lora import add_lora
@@ -165,6 +166,12 @@ class Policy:
         warmup = self._config.warmup_steps
         return self._config.learning_rate * min(1.0, (self.updates + 1) / (warmup + 1))
 
+    @contextmanager
+    def without_adapter(self) -> Iterator[None]:
+        """Inside the block the policy is the base model."""
+        with self.model.disable_adapter():
+            yield
+
     def save_adapter(self, folder: Path) -> None:
         """Write the adapters as a plain PEFT folder."""
         self.model.save_pretrained(str(folder), save_embedding_layers=False)
@@ -186,25 +193,6 @@ class Policy:
         self.optimizer.load_state_dict(state["optimizer"])
         self.updates = state["updates"]
         torch.set_rng_state(state["rng"])
-
-
-def load_base(folder: Path, *, device: str, dtype: str) -> Any:
-    """Load a causal language model for training. `Any`: transformers is untyped.
-
-    Raises MissingError when the folder does not load.
-    """
-    from transformers import AutoModelForCausalLM
-
-    try:
-        model = AutoModelForCausalLM.from_pretrained(
-            str(folder), dtype=getattr(torch, dtype), attn_implementation="sdpa", local_files_only=True
-        )
-    except (OSError, ValueError) as error:
-        raise MissingError(
-            f"the model in {folder} does not load for training: {error}",
-            hint="`castform model pull` fetches a complete one",
-        ) from error
-    return model.to(device)
 
 
 def _attention_window(config: Any) -> int | None:

@@ -25,7 +25,8 @@ class TrainSequence:
     """The sampler's own, at its temperature; read only where mask is 1."""
     advantage: float
     rollout: str
-    group: str = ""
+    calls: Sequence[str] = ()
+    """Which recorded call sampled each token, one a token; empty: tokens are told apart by prefix alone."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -73,8 +74,8 @@ def check_sequence(sequence: TrainSequence) -> None:
 def make_trees(sequences: Sequence[TrainSequence], *, max_nodes: int) -> list[TokenTree]:
     """Cut the sequences into trees of at most `max_nodes` nodes (a longer sequence gets its own).
 
-    A token that several segments of one rollout mark as sampled after the same prefix is one
-    occurrence. Nodes after which nothing is trained are left out: they cost and teach nothing.
+    A token that several segments of one rollout mark as sampled by the same call after the same
+    prefix is one occurrence. Nodes after which nothing is trained are left out: they cost and teach nothing.
     """
     for sequence in sequences:
         check_sequence(sequence)
@@ -103,13 +104,14 @@ def make_trees(sequences: Sequence[TrainSequence], *, max_nodes: int) -> list[To
 def _find_trained(sequences: Sequence[TrainSequence], order: Sequence[int]) -> list[list[int]]:
     """Return, per sequence, the positions it trains: none twice for the same rollout and prefix."""
     trained: list[list[int]] = [[] for _ in sequences]
-    seen: set[tuple[str, int]] = set()
+    seen: set[tuple[str, int, str]] = set()
     for index, path in _walk(sequences, order):
         sequence = sequences[index]
         for position, sampled in enumerate(sequence.mask):
             if not sampled:
                 continue
-            key = (sequence.rollout, path[position])
+            call = sequence.calls[position] if sequence.calls else ""
+            key = (sequence.rollout, path[position], call)
             if key not in seen:
                 seen.add(key)
                 trained[index].append(position)

@@ -1,0 +1,85 @@
+"""Everything that can be found wrong before a run starts, found before it starts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmax.envs import Example
+from castform.config import RunConfig
+from castform.environments import load_examples
+from castform.errors import UsageError
+from castform.plugins.engines import load_engine_factory
+from castform.plugins.environments import LoadedEnvironment, load_environment
+from castform_trainer.models import ModelFolder, open_model
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Prepared:
+    """What a run needs, opened and checked. No weights are loaded yet."""
+
+    config: RunConfig
+    environment: LoadedEnvironment
+    model: ModelFolder
+    train_examples: Sequence[Example[Any]]
+    eval_examples: Sequence[Example[Any]]
+    """Held out: none of them is among the training examples."""
+
+
+async def prepare(config: RunConfig) -> Prepared:
+    """Open environment, datasets, model folder and engine name.
+
+    Raises CastformError (mostly UsageError or MissingError) for the first thing that is wrong.
+    """
+    if not config.environment.id:
+        raise UsageError("no environment given", hint="`castform env list` shows what is installed")
+    model = open_model(config.model)
+    load_engine_factory(config.engine.name)
+    loaded = load_environment(config.environment.id, config.environment.args)
+    base_dir = loaded.base_dir if config.environment.base_dir == Path() else config.environment.base_dir
+    train_examples = await load_examples(loaded.environment, "train", base_dir)
+    eval_examples = await load_examples(loaded.environment, "eval", base_dir, limit=config.eval.examples)
+    _check_held_out(train_examples, eval_examples)
+    return Prepared(
+        config=config,
+        environment=loaded,
+        model=model,
+        train_examples=train_examples,
+        eval_examples=eval_examples,
+    )
+
+
+def describe_plan(prepared: Prepared) -> dict[str, Any]:
+    """Return what a run would do, as plain values."""
+    config, model = prepared.config, prepared.model
+    return {
+        "environment": prepared.environment.pin.as_dict(),
+        "train_examples": len(prepared.train_examples),
+        "eval_examples": len(prepared.eval_examples),
+        "model": str(model.path),
+        "device": model.device,
+        "dtype": model.dtype,
+        "engine": config.engine.name,
+        "steps": config.run.steps,
+        "rollouts_per_step": config.rl.groups_per_step * config.rl.group_size,
+        "most_rollouts_per_step": config.rl.groups_per_step
+        * config.rl.group_size
+        * (1 + config.rl.max_refills),
+        "eval_rollouts": 2 * len(prepared.eval_examples) * config.eval.samples,
+        "config": config.model_dump(mode="json"),
+    }
+
+
+def _check_held_out(train: Sequence[Example[Any]], held_out: Sequence[Example[Any]]) -> None:
+    known = {example.id: example.payload for example in train}
+    both = [
+        example.id for example in held_out if example.id in known and known[example.id] == example.payload
+    ]
+    if both:
+        raise UsageError(
+            f"{len(both)} of the {len(held_out)} evaluation examples are training examples too, "
+            f"{both[0]!r} for one, so a verdict would not be on held-out data",
+            hint="let create_dataset return different examples for the splits train and eval",
+        )

@@ -1,0 +1,339 @@
+"""One training run from config to verdict: open, evaluate, train, evaluate again, compare."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from castform.calls import Sampling
+from castform.config import RunConfig
+from castform.errors import UsageError
+from castform.eval_result import EvalResult
+from castform.evaluate import evaluate
+from castform.plugins.engines import load_engine_factory
+from castform.plugins.events import EvalEnded, RunEnded, RunInfo, RunStarted
+from castform.plugins.watchers import load_watchers
+from castform.runs import RunStore, hold_run_folder
+from castform.seeds import derive_seed
+from castform.verdict import Verdict, compare
+from castform_trainer.engines.contract import Engine
+from castform_trainer.gateway.endpoint import GatewayEndpoint
+from castform_trainer.gateway.server import Gateway
+from castform_trainer.models import load_causal_lm, load_tokenizer
+from castform_trainer.rl.canary import Canary, make_canary_ids, save_canary, score_with_policy
+from castform_trainer.rl.checkpoint import Checkpoint, list_checkpoints
+from castform_trainer.rl.loop import LoopState, Training, save, sync_engine, train_steps
+from castform_trainer.rl.policy import Policy
+from castform_trainer.rl.preflight import Prepared, prepare
+from castform_trainer.rl.report import Reporter, RunListener, eval_scalars
+from castform_trainer.rl.rollouts import RolloutSource
+from castform_trainer.rl.stop import StopSwitch
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TrainResult:
+    """How a run ended."""
+
+    run_id: str
+    run_dir: Path
+    status: str
+    """finished or stopped."""
+    stopped_by: str | None
+    """signal, requested or time; None when all steps were taken."""
+    steps: int
+    train_seconds: float
+    adapter: Path
+    """Plain PEFT folder."""
+    before: EvalResult | None
+    after: EvalResult | None
+    verdict: Verdict | None
+    """None when the run was stopped before the second evaluation."""
+
+
+async def train(
+    config: RunConfig,
+    *,
+    store: RunStore,
+    run_id: str | None = None,
+    run_dir: Path | None = None,
+    listeners: Sequence[RunListener] = (),
+) -> TrainResult:
+    """Start a new run and see it to its end. Nothing is written before the preflight has passed."""
+    prepared = await prepare(config)
+    record = store.create_run(
+        kind="train",
+        name=config.run.name or f"{prepared.environment.id} {prepared.model.name}",
+        config=config.model_dump(mode="json"),
+        environment=prepared.environment.pin.as_dict(),
+        run_id=run_id,
+        run_dir=run_dir,
+    )
+    return await _run(prepared, store, record.run_id, record.run_dir or Path(), listeners, resume=False)
+
+
+async def resume(
+    run_id: str,
+    *,
+    store: RunStore,
+    listeners: Sequence[RunListener] = (),
+    change: Callable[[RunConfig], RunConfig] = lambda config: config,
+) -> TrainResult:
+    """Continue a run from its last checkpoint, with the config it was started with.
+
+    `change` may adjust what leaves the steps so far as they are (run.steps, run.max_seconds).
+    Raises UsageError when the run is going on, is no training, or its environment has changed.
+    """
+    record = store.find_run(run_id)
+    if record.kind != "train" or record.run_dir is None:
+        raise UsageError(f"run {record.run_id} is a run of {record.kind}, only training can be resumed")
+    if record.status == "running":
+        raise UsageError(
+            f"run {record.run_id} is still going on (pid {record.pid} on {record.host})",
+            hint=f"`castform runs stop {record.run_id}` stops it",
+        )
+    config = change(RunConfig.model_validate(record.config))
+    prepared = await prepare(config)
+    pin = prepared.environment.pin.as_dict()
+    if pin["content_sha256"] != record.environment.get("content_sha256"):
+        raise UsageError(
+            f"the environment {pin['id']} is not the one that run {record.run_id} was started with "
+            f"(then version {record.environment.get('version') or '?'}, now {pin['version'] or '?'}; "
+            "its files differ)",
+            hint="install the old version again, or start a new run",
+        )
+    return await _run(prepared, store, record.run_id, record.run_dir, listeners, resume=True)
+
+
+async def _run(
+    prepared: Prepared,
+    store: RunStore,
+    run_id: str,
+    run_dir: Path,
+    listeners: Sequence[RunListener],
+    *,
+    resume: bool,
+) -> TrainResult:
+    config = prepared.config
+    info = RunInfo(
+        run_id=run_id,
+        name=config.run.name,
+        environment=config.environment.id,
+        model=prepared.model.name,
+        run_dir=run_dir,
+    )
+    state = LoopState()
+    stop = StopSwitch()
+    with hold_run_folder(run_dir), store.running(run_id), _torch_settings(config):
+        calls_path = _next_calls_path(run_dir)
+        watchers = load_watchers(
+            config.run.watchers,
+            report=lambda line: store.add_event(run_id, "watcher_failed", data={"line": line}),
+        )
+        reporter = Reporter(
+            run=info, store=store, watchers=watchers, listeners=listeners, calls_path=calls_path
+        )
+        try:
+            with stop.on_signals():
+                polling = asyncio.create_task(stop.poll(lambda: store.stop_requested(run_id)))
+                try:
+                    async with _open_training(prepared, reporter, stop, run_dir) as training:
+                        result = await _train_and_judge(training, prepared, state, resume=resume)
+                finally:
+                    polling.cancel()
+                    await asyncio.gather(polling, return_exceptions=True)
+        except BaseException as error:
+            status = "failed" if isinstance(error, Exception) else "stopped"
+            reporter.tell(RunEnded(status=status, step=state.step, error=str(error) or type(error).__name__))
+            raise
+        store.set_status(run_id, "stopped" if result.status == "stopped" else "finished")
+        verdict = result.verdict.word if result.verdict else None
+        reporter.tell(RunEnded(status=result.status, step=state.step, verdict=verdict))
+        return result
+
+
+async def _train_and_judge(
+    run: Training, prepared: Prepared, state: LoopState, *, resume: bool
+) -> TrainResult:
+    """The whole run, on parts that are open."""
+    checkpoint = _restore(run, state) if resume else None
+    run.reporter.tell(
+        RunStarted(
+            steps=run.config.run.steps, start_step=state.step, config=run.config.model_dump(mode="json")
+        )
+    )
+    if state.version:
+        await sync_engine(run, state.version, step=state.step)
+    before = _stored_eval(run, "before") if checkpoint else None
+    if before is None:
+        before = await run_eval(run, prepared, "before", state)
+        if before is not None and not run.stop.reason:
+            await save(run, state)
+    if before is not None:
+        await train_steps(run, state)
+        await save(run, state)
+    adapter = await asyncio.to_thread(_save_result, run)
+    after = verdict = None
+    if before is not None and run.stop.reason in (None, "time"):
+        after = await run_eval(run, prepared, "after", state)
+    if before is not None and after is not None:
+        verdict = compare(before, after, seed=run.config.run.seed)
+        run.reporter.store.add_eval(
+            run.reporter.run.run_id, "verdict", step=state.step, result=verdict.as_dict()
+        )
+    return TrainResult(
+        run_id=run.reporter.run.run_id,
+        run_dir=run.run_dir,
+        status="finished" if verdict is not None else "stopped",
+        stopped_by=run.stop.reason,
+        steps=state.step,
+        train_seconds=state.train_seconds,
+        adapter=adapter,
+        before=before,
+        after=after,
+        verdict=verdict,
+    )
+
+
+async def run_eval(run: Training, prepared: Prepared, label: str, state: LoopState) -> EvalResult | None:
+    """Evaluate the engine's current version on the held-out examples; None when the run is to stop."""
+    section = run.config.eval
+    step = state.step
+    result = await run.stop.guard(
+        evaluate(
+            prepared.environment.environment,
+            prepared.eval_examples,
+            endpoint=run.source.endpoint,
+            samples=section.samples,
+            sampling=Sampling(
+                max_new_tokens=run.config.sampling.max_new_tokens, temperature=section.temperature
+            ),
+            seed=run.config.run.seed,
+            name=f"eval-{label}",
+            weights=run.config.environment.weights,
+            concurrency=run.config.rl.max_concurrent_rollouts,
+            enforce_sampling=True,
+            max_context_tokens=run.config.sampling.max_context_tokens,
+            version=state.version,
+            timeout_seconds=run.config.rl.rollout_timeout_seconds,
+            record=lambda groups: run.reporter.keep_eval(groups, step=step),
+        )
+    )
+    if result is None:
+        return None
+    run.reporter.store.add_eval(run.reporter.run.run_id, label, step=step, result=result.as_dict())
+    run.reporter.tell(EvalEnded(step=step, scalars=eval_scalars(result)))
+    return result
+
+
+@asynccontextmanager
+async def _open_training(
+    prepared: Prepared, reporter: Reporter, stop: StopSwitch, run_dir: Path
+) -> AsyncIterator[Training]:
+    """Load the model twice, once to sample and once to train, and put the gateway before the first."""
+    config, model = prepared.config, prepared.model
+    tokenizer = await asyncio.to_thread(load_tokenizer, model)
+    engine: Engine = await asyncio.to_thread(load_engine_factory(config.engine.name), config, model)
+    gateway = Gateway(
+        engine, tokenizer, log_path=run_dir / (reporter.calls_path or ""), model_name=model.name
+    )
+    endpoint = GatewayEndpoint(gateway)
+    try:
+        gateway.start()
+        base = await asyncio.to_thread(load_causal_lm, model.path, dtype=model.dtype, device=model.device)
+        policy = Policy(
+            base,
+            lora=config.lora,
+            optimizer=config.optimizer,
+            temperature=config.sampling.temperature,
+            seed=derive_seed(config.run.seed, "lora"),
+        )
+
+        async def after_step(state: LoopState) -> None:
+            every = config.eval.every
+            if every and state.step % every == 0 and state.step < config.run.steps:
+                await run_eval(training, prepared, f"step-{state.step}", state)
+
+        training = Training(
+            config=config,
+            source=RolloutSource(
+                environment=prepared.environment.environment,
+                examples=prepared.train_examples,
+                endpoint=endpoint,
+                config=config,
+            ),
+            policy=policy,
+            engine=engine,
+            canary=Canary(make_canary_ids(tokenizer), policy, dtype=model.dtype),
+            reporter=reporter,
+            stop=stop,
+            run_dir=run_dir,
+            after_step=after_step,
+        )
+        await training.canary.check(engine, version=0)
+        yield training
+    finally:
+        await endpoint.aclose()
+        await engine.close()
+        await prepared.environment.environment.aclose()
+
+
+def _restore(run: Training, state: LoopState) -> Checkpoint | None:
+    """Put policy and state where the last checkpoint was and forget what was stored after it."""
+    checkpoints = list_checkpoints(run.run_dir / "checkpoints")
+    checkpoint = checkpoints[-1] if checkpoints else None
+    store, run_id = run.reporter.store, run.reporter.run.run_id
+    store.truncate_after_step(run_id, checkpoint.step if checkpoint else -1)
+    if checkpoint is not None:
+        run.policy.load_state(checkpoint.load_tensors())
+        restored = LoopState.from_dict(dict(checkpoint.counters))
+        for name in LoopState.__slots__:
+            setattr(state, name, getattr(restored, name))
+    return checkpoint
+
+
+def _stored_eval(run: Training, label: str) -> EvalResult | None:
+    records = run.reporter.store.list_evals(run.reporter.run.run_id, label=label)
+    return EvalResult.from_dict(records[-1].result) if records else None
+
+
+def _save_result(run: Training) -> Path:
+    """Write run_dir/adapter and run_dir/canary.json, each whole or not at all."""
+    adapter = run.run_dir / "adapter"
+    partial = run.run_dir / ".adapter"
+    shutil.rmtree(partial, ignore_errors=True)
+    run.policy.save_adapter(partial)
+    shutil.rmtree(adapter, ignore_errors=True)
+    partial.rename(adapter)
+    canary = run.run_dir / ".canary.json"
+    save_canary(canary, run.canary.ids, score_with_policy(run.policy, run.canary.ids))
+    canary.rename(run.run_dir / "canary.json")
+    return adapter
+
+
+def _next_calls_path(run_dir: Path) -> str:
+    """Return the call log of this process, relative to the run folder: one log a start of the run."""
+    number = len(list((run_dir / "calls").glob("*.jsonl")))
+    return f"calls/{number:03d}.jsonl"
+
+
+@contextmanager
+def _torch_settings(config: RunConfig) -> Iterator[None]:
+    """Set torch's threads and determinism for the run, and put them back after it."""
+    threads, strict = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
+    if config.run.threads:
+        torch.set_num_threads(config.run.threads)
+    if config.run.deterministic:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+        torch.use_deterministic_algorithms(strict)
