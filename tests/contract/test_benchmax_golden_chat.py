@@ -337,7 +337,8 @@ async def test_a_payload_without_a_prompt_is_a_contract_error(payload: Any) -> N
 
 async def test_the_provider_is_asked_before_every_call() -> None:
     class CountingAuth:
-        asked: list[str] = []
+        def __init__(self) -> None:
+            self.asked: list[str] = []
 
         async def headers_for_request(self, context: Any) -> Mapping[str, str]:
             self.asked.append(context.rollout_id)

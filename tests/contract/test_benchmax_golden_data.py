@@ -50,7 +50,7 @@ CONTEXT = ModelRequestContext("http://127.0.0.1:9/v1", "m", "r")
 
 
 async def test_unbound_auth_raises_by_name() -> None:
-    with pytest.raises(RuntimeError, match="No runtime model-auth provider was injected for 'judge'."):
+    with pytest.raises(RuntimeError, match="No runtime model-auth provider was injected for 'judge'"):
         await InjectedAuth("judge").headers_for_request(CONTEXT)
 
 
@@ -112,7 +112,7 @@ async def test_sync_requests_inside_a_running_loop_see_the_callers_bindings() ->
         bind_model_auth({"llm": AskedAuth()}),
         httpx.Client(transport=echo_transport(), auth=auth) as client,
     ):
-        assert client.get("http://h/").text == "Bearer 1"
+        assert client.get("http://h/").text == "Bearer 1"  # noqa: ASYNC212 - what is tested
 
 
 async def test_async_requests_ask_the_provider_each_time() -> None:

@@ -6,7 +6,6 @@ goes wrong inside the function is told to the model instead of ending the rollou
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from benchmax.envs.shared_types import RolloutFailure, Tool
 from benchmax.envs.termination import describe_error
 from benchmax.envs.tool_results import tool_content
 from benchmax.envs.tool_schema import make_parameters
+from benchmax.envs.worker_thread import call_in_thread
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +84,7 @@ async def call_function_tool(
         return f"Invalid arguments: {error}."
     try:
         if in_thread and not inspect.iscoroutinefunction(function):
-            result = await asyncio.to_thread(function, **arguments)
+            result = await call_in_thread(function, arguments)
         else:
             result = function(**arguments)
         if inspect.isawaitable(result):
