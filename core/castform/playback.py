@@ -57,12 +57,19 @@ class Playback:
         )
 
 
-def script_of_calls(calls: Sequence[ModelCall]) -> Script:
+def script_of_calls(calls: Sequence[ModelCall], termination_reason: str) -> Script:
     """Return a script that gives a rollout's recorded replies again.
 
     A request with the messages of a recorded one gets that one's reply; a request that was
-    never made gets the reply of its place, and past the last one an error.
+    never made gets the reply of its place, and past the last one an error: the context budget's,
+    when the rollout ended by it.
     """
+    full = termination_reason == "context_exceeded"
+    end = Fault(
+        status=400,
+        message="the recorded rollout made no such request",
+        code="context_budget_exceeded" if full else None,
+    )
     by_messages: dict[str, list[ModelCall]] = {}
     for call in calls:
         by_messages.setdefault(_key(call.messages), []).append(call)
@@ -73,7 +80,7 @@ def script_of_calls(calls: Sequence[ModelCall]) -> Script:
             return _answer(known.pop(0) if len(known) > 1 else known[0])
         if request.index < len(calls):
             return _answer(calls[request.index])
-        return Fault(status=400, message="the recorded rollout made no such request")
+        return end
 
     return answer
 

@@ -79,7 +79,7 @@ def test_a_stream_adds_up_to_the_reply(serve):
             for call in choice.delta.tool_calls or ():
                 arguments += call.function.arguments
     assert ("".join(pieces), arguments, finish) == (text, '{"x": [1, 2]}', "tool_calls")
-    assert usage.completion_tokens == 9
+    assert usage.completion_tokens == 10
 
 
 def test_a_stream_can_break_off(serve):

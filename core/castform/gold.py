@@ -1,0 +1,75 @@
+"""Turn what `Environment.gold` gives into something a model could have said."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from benchmax.envs import Environment, Example
+from castform.scripted_replies import Answer, Fault, Script, ScriptedRequest
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rendering:
+    """A way to write an answer down. Environments differ in which one they read."""
+
+    name: str
+    write: Callable[[str], str]
+
+
+RENDERINGS = (
+    Rendering(name="as given", write=lambda text: text),
+    Rendering(name="<answer> tags", write=lambda text: f"<answer>{text}</answer>"),
+    Rendering(name="\\boxed{}", write=lambda text: f"\\boxed{{{text}}}"),
+    Rendering(name="after ####", write=lambda text: f"#### {text}"),
+    Rendering(name="in a sentence", write=lambda text: f"The answer is {text}"),
+)
+"""Tried in this order; of equally paid ones the first is used."""
+
+
+def read_gold(environment: Environment[Any, Any], example: Example[Any]) -> Any:
+    """Return the right answer, or None when the environment does not say.
+
+    Any: authors keep answers as text, numbers, lists of turns. RuntimeError when `gold` raises.
+    """
+    try:
+        gold = environment.gold(example)
+    except Exception as error:  # the author's code may raise anything
+        raise RuntimeError(f"gold() raised {type(error).__name__}: {error}") from error
+    return None if gold is None or gold == "" or gold == [] else gold
+
+
+def gold_text(gold: Any) -> str | None:
+    """Return a right answer as text; of several alternatives the first. None when it is a conversation."""
+    if isinstance(gold, (list, tuple)) and gold and all(isinstance(item, (str, int, float)) for item in gold):
+        gold = gold[0]
+    if isinstance(gold, bool):
+        return str(gold).lower()
+    if isinstance(gold, (str, int, float)):
+        return str(gold)
+    return None if _turns(gold) else str(gold)
+
+
+def gold_script(gold: Any, rendering: Rendering) -> Script:
+    """Return a script that answers right. Assistant messages are played in order, the last one for ever."""
+    text = gold_text(gold)
+    if text is not None:
+        written = rendering.write(text)
+        return lambda request: written
+    turns = _turns(gold)
+
+    def answer(request: ScriptedRequest) -> Answer:
+        return turns[min(request.index, len(turns) - 1)] if turns else Fault(status=400)
+
+    return answer
+
+
+def _turns(gold: Any) -> Sequence[Mapping[str, Any]]:
+    """Return the assistant messages of an answer that is one message or a list of them."""
+    messages = [gold] if isinstance(gold, Mapping) else gold
+    if not isinstance(messages, (list, tuple)):
+        return ()
+    if not all(isinstance(m, Mapping) and ("content" in m or "tool_calls" in m) for m in messages):
+        return ()
+    return [m for m in messages if m.get("role", "assistant") == "assistant"]
