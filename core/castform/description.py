@@ -8,6 +8,7 @@ tools, what comes back shows its reward components. Works for any Environment.
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,6 +25,8 @@ from castform.scripted_endpoint import ScriptedEndpoint
 from castform.scripted_replies import ScriptedRequest
 
 SPLITS: tuple[Split, ...] = ("train", "eval")
+BOUNDS = {"minimum": ">=", "exclusiveMinimum": ">", "maximum": "<=", "exclusiveMaximum": "<"}
+"""JSON schema's words for a number's range."""
 PLAY_SECONDS = 60.0
 """An environment that takes longer over one scripted attempt is shown without rewards."""
 
@@ -35,7 +38,7 @@ class Argument:
     name: str
     type: str
     default: str
-    """As text; empty for an argument that must be given."""
+    """As it is written in a config; empty for an argument that must be given."""
     description: str = ""
 
 
@@ -116,7 +119,7 @@ def list_arguments(loaded: LoadedEnvironment) -> list[Argument]:
         Argument(
             name=name,
             type=_name_type(field),
-            default="" if name in schema.get("required", ()) else repr(field.get("default")),
+            default="" if name in schema.get("required", ()) else json.dumps(field.get("default")),
             description=field.get("description", ""),
         )
         for name, field in schema.get("properties", {}).items()
@@ -147,17 +150,8 @@ def _name_type(field: Mapping[str, Any]) -> str:
     if "anyOf" in field:
         return " | ".join(_name_type(option) for option in field["anyOf"])
     name = str(field.get("type") or str(field.get("$ref", "any")).rpartition("/")[2])
-    bounds = [
-        f"{sign} {field[key]}"
-        for key, sign in (
-            ("minimum", ">="),
-            ("maximum", "<="),
-            ("exclusiveMinimum", ">"),
-            ("exclusiveMaximum", "<"),
-        )
-        if key in field
-    ]
-    return " ".join([name, *bounds])
+    bounds = [f"{sign} {field[key]}" for key, sign in BOUNDS.items() if key in field]
+    return f"{name} ({', '.join(bounds)})" if bounds else name
 
 
 def _list_declared(loaded: LoadedEnvironment) -> list[str]:

@@ -38,7 +38,7 @@ def diagnose() -> list[Finding]:
     """Look at everything, in the order in which one would mend it."""
     return [
         _check_python(),
-        Finding(check="castform", level="ok", found=__version__),
+        _check_version(),
         *check_import_names(),
         _check_home(castform_home()),
         *_check_extras(),
@@ -54,6 +54,21 @@ def _check_python(version: tuple[int, ...] = sys.version_info[:2]) -> Finding:
         found=f"{platform.python_version()} ({sys.executable})",
         hint=None if good else "castform runs on Python 3.11 to 3.13",
     )
+
+
+def _check_version() -> Finding:
+    try:
+        installed = importlib.metadata.version(DISTRIBUTION)
+    except importlib.metadata.PackageNotFoundError:
+        return Finding(check="castform", level="ok", found=f"{__version__}, from a source folder")
+    if installed != __version__:
+        return Finding(
+            check="castform",
+            level="error",
+            found=f"this code is {__version__}, but version {installed} is what is installed",
+            hint="the hosted SDK is a distribution of that name too: uninstall castform, then install it again",
+        )
+    return Finding(check="castform", level="ok", found=__version__)
 
 
 def check_import_names(names: Iterable[str] = IMPORT_NAMES) -> list[Finding]:

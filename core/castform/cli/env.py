@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from castform.cli.output import print_json, print_note, print_table
+from castform.cli.output import print_clashes, print_json, print_note, print_table
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _list_plugins(*, as_json: bool) -> int:
     """Read metadata only: no plugin is imported."""
-    from castform.plugins.catalog import allowed_names, is_core, list_installed, select_allowed
+    from castform.plugins.catalog import allowed_names, find_clashes, is_core, list_installed, select_allowed
 
     entries = [e for e in select_allowed(list_installed(), allowed_names()) if not is_core(e)]
     if as_json:
@@ -56,6 +56,7 @@ def _list_plugins(*, as_json: bool) -> int:
         )
     else:
         print_note("no plugin is installed; they come with `pip install castform-env-<name>`")
+    print_clashes(find_clashes(entries))
     return 0
 
 

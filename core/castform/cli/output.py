@@ -24,6 +24,12 @@ def print_note(text: str) -> None:
     sys.stderr.write(text + "\n")
 
 
+def print_clashes(clashes: Mapping[str, Sequence[str]]) -> None:
+    """Say which plugin names are claimed more than once."""
+    for name, owners in clashes.items():
+        print_note(f"note: {' and '.join(owners)} both claim the name {name!r}, so neither can be used")
+
+
 def print_table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Write a table: by rich on a terminal, as aligned text elsewhere."""
     cells = [["" if cell is None else str(cell) for cell in row] for row in rows]

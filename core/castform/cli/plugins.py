@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from castform.cli.output import print_fields, print_json, print_note, print_table, print_text
+from castform.cli.output import print_clashes, print_fields, print_json, print_note, print_table, print_text
 
 if TYPE_CHECKING:
     from castform.plugins.catalog import CatalogEntry
@@ -32,21 +32,18 @@ def run(args: argparse.Namespace) -> int:
 
 def _list_plugins(*, as_json: bool) -> int:
     """Read metadata only: no plugin is imported."""
-    entries = _list_entries()
+    from castform.plugins.catalog import allowed_names, find_clashes, list_installed, select_allowed
+
+    entries = select_allowed(list_installed(), allowed_names())
     if as_json:
         print_json([_entry_as_dict(e) for e in entries])
-        return 0
-    print_table(
-        ["PLUGIN", "SUMMARY", "DISTRIBUTION", "VERSION"],
-        [[e.name, e.summary, e.distribution, e.version] for e in entries],
-    )
+    else:
+        print_table(
+            ["PLUGIN", "SUMMARY", "DISTRIBUTION", "VERSION"],
+            [[e.name, e.summary, e.distribution, e.version] for e in entries],
+        )
+    print_clashes(find_clashes(entries))
     return 0
-
-
-def _list_entries() -> list[CatalogEntry]:
-    from castform.plugins.catalog import allowed_names, list_installed, select_allowed
-
-    return select_allowed(list_installed(), allowed_names())
 
 
 def _show_plugin(id: str, *, as_json: bool) -> int:

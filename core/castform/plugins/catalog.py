@@ -83,6 +83,14 @@ def select_allowed(entries: Iterable[CatalogEntry], allowed: frozenset[str] | No
     return [e for e in entries if allowed is None or normalize_name(e.name) in allowed or is_core(e)]
 
 
+def find_clashes(entries: Iterable[CatalogEntry]) -> dict[str, list[str]]:
+    """Return the names that more than one distribution claims, with the distributions."""
+    claims: dict[str, list[str]] = {}
+    for entry in entries:
+        claims.setdefault(normalize_name(entry.name), []).append(entry.distribution)
+    return {name: owners for name, owners in claims.items() if len(owners) > 1}
+
+
 def is_core(entry: CatalogEntry) -> bool:
     """Say whether this is castform's own plugin."""
     return normalize_name(entry.name) == CORE and normalize_name(entry.distribution) == CORE

@@ -21,6 +21,14 @@ def test_env_list_is_a_table_and_imports_nothing(castform, install):
     assert "castform" not in {row["plugin"] for row in rows}
 
 
+def test_a_name_that_is_claimed_twice_is_noted_beside_the_list(castform, install):
+    install("clash_one", "clash_two")
+    for words in (["env", "list"], ["plugins"]):
+        done = castform(*words)
+        assert "castform-env-twice-one and castform-env-twice-two both claim the name 'twice'" in done.stderr
+        assert done.returncode == 0
+
+
 def test_env_list_of_a_plugin_shows_its_environments(castform, install):
     install("sound", "exit_at_import")
     done = castform("env", "list", "sound")
