@@ -15,7 +15,7 @@ from typing import Literal
 Split = Literal["train", "eval"]
 Symbol = Literal["+", "-", "*"]
 
-HELD_OUT_SHARE = 0.4
+HELD_OUT_SHARE = 0.45
 """Share of the operand pairs that only evaluation sees."""
 
 
@@ -26,6 +26,8 @@ class Kind:
     symbol: Symbol
     low: int
     high: int
+    largest_answer: int | None = None
+    """Pairs with a larger answer are left out. None: no limit."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,8 +53,8 @@ class Question:
         return self.first * self.second
 
 
-SMALL_SUMS = Kind(symbol="+", low=1, high=20)
-SMALL_DIFFERENCES = Kind(symbol="-", low=1, high=30)
+SMALL_SUMS = Kind(symbol="+", low=0, high=20, largest_answer=20)
+SMALL_DIFFERENCES = Kind(symbol="-", low=0, high=20)
 TWO_DIGIT_SUMS = Kind(symbol="+", low=10, high=99)
 TWO_DIGIT_DIFFERENCES = Kind(symbol="-", low=10, high=99)
 SMALL_PRODUCTS = Kind(symbol="*", low=2, high=20)
@@ -77,12 +79,14 @@ def split_of(first: int, second: int) -> Split:
 def list_questions(kind: Kind, split: Split) -> list[Question]:
     """Return every question of a kind in a split; a difference never goes below zero."""
     operands = range(kind.low, kind.high + 1)
-    return [
+    questions = [
         Question(kind=kind, first=first, second=second)
         for first in operands
         for second in operands
-        if (kind.symbol != "-" or first >= second) and split_of(first, second) == split
+        if split_of(first, second) == split
     ]
+    most = float("inf") if kind.largest_answer is None else kind.largest_answer
+    return [question for question in questions if 0 <= question.answer <= most]
 
 
 def draw_questions(kinds: Sequence[Kind], split: Split, *, count: int, seed: int) -> list[Question]:
@@ -115,7 +119,7 @@ def solved_examples(question: Question, count: int) -> list[Question]:
     shown: list[Question] = []
     step = 1
     while len(shown) < count:
-        solved = Question(kind=kind, first=kind.high + 10 * step, second=kind.low + 2 + step)
+        solved = Question(kind=kind, first=kind.high + 10 * step, second=kind.low + 3 + step)
         if solved.answer != question.answer:
             shown.append(solved)
         step += 1
