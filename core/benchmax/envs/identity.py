@@ -10,7 +10,7 @@ from collections.abc import Mapping
 FORMAT_VERSION = 1
 MAX_SAFE_INTEGER = 2**53 - 1
 """Largest integer that every JSON reader keeps exactly."""
-MAX_NESTING = 500
+MAX_NESTING = 200
 """Deepest nesting of lists and objects; beyond it nothing readable is left, and recursion would overflow."""
 
 
@@ -21,7 +21,7 @@ def canonical_example_id(value: object) -> str:
     form: `1.0` is `1` and `-0.0` is `0`, while `True` stays apart from `1`.
 
     ValueError: a number that is not finite or not exact beyond 2^53-1, a key that is not
-    text, text that is not valid Unicode, a nesting deeper than 500, or any other type.
+    text, text that is not valid Unicode, a nesting deeper than 200, or any other type.
     """
     envelope = {"v": FORMAT_VERSION, "value": _normalise(value, depth=0)}
     text = json.dumps(envelope, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)

@@ -42,6 +42,7 @@ class ServedRequest:
 
     path: str
     headers: Mapping[str, str]
+    """Names in any case."""
     body: Mapping[str, Any]
 
 
@@ -75,7 +76,7 @@ class ChatServer:
             await self._runner.cleanup()
 
     async def _answer(self, request: web.Request) -> web.Response:
-        served = ServedRequest(path=request.path, headers=dict(request.headers), body=await request.json())
+        served = ServedRequest(path=request.path, headers=request.headers.copy(), body=await request.json())
         self.requests.append(served)
         reply = self._script(served) if callable(self._script) else self._scripted(len(self.requests) - 1)
         if isinstance(reply, RawReply):
