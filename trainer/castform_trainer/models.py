@@ -136,10 +136,10 @@ def _find_folder(model_id: str) -> Path:
         raise UsageError(f"{model_id} is a file, a model is a folder")
     there = [path.name for path in models_folder().glob("[!.]*")]
     close = difflib.get_close_matches(model_id, [*there, *PULLABLE], n=1)
+    guess = f"did you mean {close[0]!r}? " if close else ""
     raise MissingError(
         f"no model called {model_id!r}",
-        hint=f"did you mean {close[0]!r}? " * bool(close)
-        + "`castform model list` shows what is here; a folder or a hub id (org/name) works too",
+        hint=f"{guess}`castform model list` shows what is here; a folder or a hub id (org/name) works too",
     )
 
 
