@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from castform_env_arith.questions import (
@@ -123,3 +125,16 @@ def test_another_process_with_another_hash_seed_draws_the_same() -> None:
         for hash_seed in ("1", "2")
     }
     assert outputs == {f"{[q.id for q in draw_questions(MIXED_LEVELS[4], 'train', count=30, seed=3)]}\n"}
+
+
+def test_the_readme_counts_the_questions_of_every_grade() -> None:
+    readme = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+    found = re.findall(r"^\| .*`arith/(\w+)`(?: level (\d))? \|.*\| (\d+) \| (\d+) \|$", readme, re.MULTILINE)
+    listed = {name + (f"-{level}" if level else ""): (int(a), int(b)) for name, level, a, b in found}
+    counted = {
+        name: tuple(
+            len(draw_questions(kinds, split, count=EVERYTHING, seed=0)) for split in ("train", "eval")
+        )
+        for name, kinds in GRADES.items()
+    }
+    assert listed == counted
