@@ -119,6 +119,11 @@ class EvalResult:
         groups = [example for example in self.examples if len(example.scored) >= 2]
         return sum(group.has_signal for group in groups) / len(groups) if groups else None
 
+    @property
+    def seconds_per_rollout(self) -> float:
+        """Median time of one rollout, others running beside it."""
+        return statistics.median(rollout.seconds for rollout in self.rollouts) if self.examples else 0.0
+
     def score(self) -> Mean | None:
         """Mean score; None when no rollout was scored."""
         values = [rollout.score for rollout in self.rollouts if rollout.score is not None]
@@ -188,6 +193,7 @@ class EvalResult:
             },
             "pass_at_k": {str(k): self.pass_at_k(k) for k in ks},
             "signal_share": self.signal_share,
+            "seconds_per_rollout": self.seconds_per_rollout,
             "termination_reasons": self.termination_reasons,
             "finish_reasons": self.finish_reasons,
             "lengths": {

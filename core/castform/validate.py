@@ -49,6 +49,7 @@ async def validate(
     examples: Sequence[Example[Any]],
     *,
     endpoint: Endpoint | None = None,
+    version: int | None = None,
     options: ValidateOptions | None = None,
     on_stage: Callable[[str], None] = lambda stage: None,
     on_group: Callable[[RolloutGroup], None] = lambda group: None,
@@ -56,6 +57,7 @@ async def validate(
 ) -> ValidationReport:
     """Look at an environment, with a model when there is an endpoint, and report.
 
+    `version` is the adapter version to sample from.
     Without an endpoint the report says what was left unchecked. `on_stage` is told what begins,
     `on_group` of each group sampled from the model; `record` gets those groups to store.
     What environment code does wrong is reported; what the endpoint raises is raised.
@@ -80,7 +82,7 @@ async def validate(
         await work.replay(work.probes.groups if work.probes else ())
         return work.report(endpoint)
     on_stage("two siblings on the first example")
-    if await work.run_siblings(endpoint):
+    if await work.run_siblings(endpoint, version):
         return work.report(endpoint)
     on_stage(f"{options.samples} samples on {len(examples)} examples")
     groups: list[RolloutGroup] = []
@@ -90,7 +92,7 @@ async def validate(
             groups.append(group)
         on_group(group)
 
-    await work.sample(endpoint, keep, record)
+    await work.sample(endpoint, version, keep, record)
     on_stage("scoring again")
     await work.replay(groups)
     return work.report(endpoint)
@@ -139,7 +141,7 @@ class _Validation:
         self.parts["probes"] = self.probes
         self.findings += judge_probes(self.probes)
 
-    async def run_siblings(self, endpoint: Endpoint) -> bool:
+    async def run_siblings(self, endpoint: Endpoint, version: int | None) -> bool:
         """Run two rollouts under the whole contract; return whether neither came through."""
         options = self.options
         group = await run_group(
@@ -153,6 +155,7 @@ class _Validation:
             seed=derive_seed(options.seed, "siblings"),
             weights=options.weights or {},
             max_context_tokens=options.max_context_tokens,
+            version=version,
             timeout_seconds=options.timeout_seconds,
         )
         broken: list[str] = []
@@ -184,6 +187,7 @@ class _Validation:
     async def sample(
         self,
         endpoint: Endpoint,
+        version: int | None,
         on_group: Callable[[RolloutGroup], None],
         record: Callable[[Sequence[RolloutGroup]], None] | None,
     ) -> None:
@@ -204,6 +208,7 @@ class _Validation:
             concurrency=options.concurrency,
             enforce_sampling=True,
             max_context_tokens=options.max_context_tokens,
+            version=version,
             timeout_seconds=options.timeout_seconds,
             pass_at=pass_at,
             on_group=on_group,

@@ -1,0 +1,256 @@
+"""`castform runs`: look at runs while they go and afterwards, and ask one to stop."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from castform.cli.output import print_fields, print_json, print_note, print_table, print_text
+from castform.safe_text import safe_line
+
+if TYPE_CHECKING:
+    from castform.runs import RolloutRecord, RunRecord, RunStore
+
+_ACTIVE = ("pending", "running")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare `list`, `status`, `scalars`, `rollouts`, `rollout` and `stop`."""
+    commands = parser.add_subparsers(
+        dest="action", required=True, metavar="list|status|scalars|rollouts|rollout|stop", prog=parser.prog
+    )
+    listing = commands.add_parser("list", help="runs, newest first")
+    listing.add_argument("--kind", choices=("train", "eval", "validate"), help="only these")
+    listing.add_argument("--limit", type=int, default=50, metavar="N", help="most runs that are shown (50)")
+    status = _add(commands, "status", "how one run goes")
+    scalars = _add(commands, "scalars", "a run's curves")
+    scalars.add_argument("--mode", help="train, eval, …; default: train, else all")
+    scalars.add_argument("--name", help="all points of one scalar")
+    rollouts = _add(commands, "rollouts", "a run's rollouts")
+    rollouts.add_argument("--mode", help="train, eval, …")
+    rollouts.add_argument("--step", type=int)
+    rollouts.add_argument("--example", metavar="ID", help="of one example")
+    rollouts.add_argument("--limit", type=int, default=50, metavar="N", help="most that are shown (50)")
+    rollout = _add(commands, "rollout", "one rollout with its transcript")
+    rollout.add_argument("rollout_id", help="rollout id, or a unique beginning of one")
+    stop = _add(commands, "stop", "ask a run to stop")
+    for command in (listing, status, scalars, rollouts, rollout, stop):
+        command.add_argument("--json", action="store_true", help="one JSON document on stdout")
+
+
+def _add(commands: Any, name: str, help: str) -> argparse.ArgumentParser:  # argparse's action type is private
+    command: argparse.ArgumentParser = commands.add_parser(name, help=help)
+    command.add_argument("run_id", help="run id, or a unique beginning of one")
+    return command
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the action that was asked for."""
+    from castform.runs import RunStore
+
+    actions = {
+        "list": _list,
+        "status": _status,
+        "scalars": _scalars,
+        "rollouts": _rollouts,
+        "rollout": _rollout,
+        "stop": _stop,
+    }
+    with RunStore.open() as store:
+        return actions[args.action](store, args)
+
+
+def _list(store: RunStore, args: argparse.Namespace) -> int:
+    runs = store.list_runs(kind=args.kind, limit=args.limit)
+    if args.json:
+        print_json([_run_dict(record) for record in runs])
+    elif runs:
+        print_table(
+            ["ID", "KIND", "NAME", "STATUS", "CREATED"],
+            [[r.run_id, r.kind, safe_line(r.name), r.status, _when(r.created)] for r in runs],
+        )
+    else:
+        print_note("no runs yet")
+    return 0
+
+
+def _status(store: RunStore, args: argparse.Namespace) -> int:
+    record = store.find_run(args.run_id)
+    counts = store.count_rollouts(record.run_id)
+    scalars = store.read_scalars(record.run_id, mode="train").get("train", {})
+    step = max((points[-1].step for points in scalars.values()), default=None)
+    steps = record.config.get("run", {}).get("steps") if record.kind == "train" else None
+    evals = store.list_evals(record.run_id)
+    verdict = next((e.result.get("sentence") for e in reversed(evals) if e.label == "verdict"), None)
+    if args.json:
+        print_json(
+            {
+                **_run_dict(record),
+                "step": step,
+                "steps": steps,
+                "rollouts": counts,
+                "latest": {name: points[-1].value for name, points in scalars.items()},
+                "evals": [{"label": e.label, "step": e.step, "at": e.at, "result": e.result} for e in evals],
+                "verdict": verdict,
+                "config": record.config,
+                "events": [asdict(event) for event in store.list_events(record.run_id, limit=20)],
+            }
+        )
+        return 0
+    print_fields(
+        {
+            "run": record.run_id,
+            "kind": record.kind,
+            "name": safe_line(record.name),
+            "status": record.status + (" (asked to stop)" if _is_stopping(record) else ""),
+            "created": _when(record.created),
+            "updated": _when(record.updated),
+            **({} if step is None else {"step": f"{step} of {steps}" if steps else str(step)}),
+            **({} if record.error is None else {"error": safe_line(record.error)}),
+            **({} if verdict is None else {"verdict": verdict}),
+            "environment": _describe_pin(record),
+            "rollouts": "; ".join(
+                f"{mode}: {n['scored']} scored, {n['unscored']} failed" for mode, n in counts.items()
+            ),
+            "folder": record.run_dir,
+        }
+    )
+    for name, points in scalars.items():
+        print_text(f"{name}  {_number(points[-1].value)}  (step {points[-1].step})")
+    return 0
+
+
+def _scalars(store: RunStore, args: argparse.Namespace) -> int:
+    record = store.find_run(args.run_id)
+    found = store.read_scalars(record.run_id)
+    mode = args.mode or ("train" if "train" in found else None)
+    if mode is not None:
+        found = {mode: found.get(mode, {})}
+    if args.name:
+        found = {m: {n: p for n, p in names.items() if n == args.name} for m, names in found.items()}
+    if args.json:
+        print_json(
+            {
+                "run_id": record.run_id,
+                "modes": {
+                    m: {n: [asdict(p) for p in ps] for n, ps in names.items()} for m, names in found.items()
+                },
+            }
+        )
+    elif args.name:
+        rows = [[m, p.step, _number(p.value)] for m, names in found.items() for p in names.get(args.name, [])]
+        print_table(["MODE", "STEP", "VALUE"], rows)
+    else:
+        print_table(
+            ["MODE", "SCALAR", "POINTS", "LAST STEP", "LAST VALUE"],
+            [
+                [m, name, len(points), points[-1].step, _number(points[-1].value)]
+                for m, names in found.items()
+                for name, points in names.items()
+            ],
+        )
+    return 0
+
+
+def _rollouts(store: RunStore, args: argparse.Namespace) -> int:
+    record = store.find_run(args.run_id)
+    rollouts = store.list_rollouts(
+        record.run_id, mode=args.mode, step=args.step, example_id=args.example, limit=args.limit
+    )
+    counts = store.count_rollouts(record.run_id)
+    if args.json:
+        print_json(
+            {
+                "run_id": record.run_id,
+                "counts": counts,
+                "rollouts": [_rollout_dict(rollout, with_messages=False) for rollout in rollouts],
+            }
+        )
+        return 0
+    print_table(
+        ["ROLLOUT", "MODE", "STEP", "EXAMPLE", "SCORE", "REWARDS", "ENDED", "TOKENS"],
+        [
+            [
+                rollout.rollout_id,
+                rollout.mode,
+                rollout.step,
+                safe_line(rollout.example_id)[:24],
+                _number(rollout.score),
+                ", ".join(f"{name} {_number(value)}" for name, value in rollout.rewards.items()),
+                safe_line(rollout.termination_reason),
+                rollout.completion_tokens,
+            ]
+            for rollout in rollouts
+        ],
+    )
+    total = sum(n["scored"] + n["unscored"] for n in counts.values())
+    if len(rollouts) == args.limit < total:
+        print_note(f"the first {args.limit}; the run has {total} in all (--limit, --mode, --step, --example)")
+    return 0
+
+
+def _rollout(store: RunStore, args: argparse.Namespace) -> int:
+    record = store.find_run(args.run_id)
+    rollout = store.get_rollout(record.run_id, args.rollout_id)
+    if args.json:
+        calls = (
+            None
+            if rollout.calls_path is None or record.run_dir is None
+            else record.run_dir / rollout.calls_path
+        )
+        print_json(
+            {"run_id": record.run_id, **_rollout_dict(rollout, with_messages=True), "calls_file": calls}
+        )
+        return 0
+    from castform.cli.transcript import print_rollout
+
+    print_rollout(rollout)
+    return 0
+
+
+def _stop(store: RunStore, args: argparse.Namespace) -> int:
+    record = store.find_run(args.run_id)
+    active = record.status in _ACTIVE
+    if active:
+        store.request_stop(record.run_id)
+    if args.json:
+        print_json({"run_id": record.run_id, "status": record.status, "stop_requested": active})
+    elif active:
+        print_text(f"run {record.run_id} was asked to stop; it ends at its next good moment")
+    else:
+        print_text(f"run {record.run_id} is not running: {record.status}")
+    return 0
+
+
+def _run_dict(record: RunRecord) -> dict[str, Any]:
+    data = asdict(record)
+    del data["config"]
+    data["run_dir"] = None if record.run_dir is None else str(record.run_dir)
+    return data
+
+
+def _rollout_dict(rollout: RolloutRecord, *, with_messages: bool) -> dict[str, Any]:
+    data = asdict(rollout)
+    if not with_messages:
+        del data["messages"], data["call_ids"]
+    return data
+
+
+def _is_stopping(record: RunRecord) -> bool:
+    return record.stop_requested and record.status in _ACTIVE
+
+
+def _describe_pin(record: RunRecord) -> str:
+    pin = record.environment
+    source = f"{pin.get('distribution') or 'a file'} {pin.get('version') or ''}".strip()
+    return f"{pin['id']} ({source})" if pin.get("id") else ""
+
+
+def _when(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4g}"
