@@ -19,13 +19,15 @@ from typing import Any
 import torch
 
 from castform.calls import Sampling
-from castform.errors import UsageError
+from castform.config import RunConfig
+from castform.errors import ConfigError, UsageError
 from castform_trainer.engines.contract import Generation
 from castform_trainer.engines.lora_folder import LoraLayer, load_lora_folder
 from castform_trainer.engines.transformers_batch import Batch, BatchStats, Decode, Row
 from castform_trainer.engines.transformers_canary import score_ids
 from castform_trainer.engines.transformers_forward import SlotModel, check_same_as_plain
 from castform_trainer.engines.transformers_linear import AdapterSwitch
+from castform_trainer.engines.transformers_options import parse_options
 from castform_trainer.engines.transformers_prefix import PrefixCache
 from castform_trainer.models import ModelFolder, load_causal_lm, load_tokenizer
 
@@ -345,3 +347,20 @@ def _find_eos_token_ids(model: Any, tokenizer: Any) -> tuple[int, ...]:
             hint="set eos_token_id in the model's generation_config.json",
         )
     return tuple(found)
+
+
+def make_transformers_engine(config: RunConfig, folder: ModelFolder) -> TransformersEngine:
+    """Start the engine that a run's config asks for. Raises ConfigError for wrong options."""
+    options = parse_options(config.engine.options)
+    if config.engine.url is not None:
+        raise ConfigError(
+            "engine.url is set, but the transformers engine runs in this process",
+            hint="set engine.name = 'vllm' to join a server, or leave engine.url out",
+        )
+    return TransformersEngine(
+        folder,
+        max_batch=config.engine.max_batch,
+        threads=config.run.threads,
+        deterministic=config.run.deterministic,
+        **options.model_dump(),
+    )
