@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -44,6 +45,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return the exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
     verbose = False
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a terminal that cannot show a character
     try:
         while words and words[0] in ("-v", "--verbose"):
             verbose = True
@@ -120,6 +123,8 @@ def _make_unknown(name: str) -> UsageError:
 
 
 def _show_error(error: BaseException, message: str, hint: str | None, code: int, verbose: bool) -> int:
+    from castform.safe_text import safe_text
+
     if verbose:
         import traceback
 
@@ -127,7 +132,7 @@ def _show_error(error: BaseException, message: str, hint: str | None, code: int,
     if hint is None:
         hint = _ask_for_hint(error)
     lines = f"error: {message}\n" + (f"\nhint: {hint}\n" if hint else "")
-    print(lines, end="", file=sys.stderr)  # noqa: T201
+    print(safe_text(lines), end="", file=sys.stderr)  # noqa: T201
     return code
 
 

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 
 def print_json(value: Any) -> None:  # anything json can write
-    """Write one JSON document. NaN is refused: it is not JSON."""
+    """Write one JSON document. JSON has no NaN and no infinity: they become null."""
     import json
 
-    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False, default=str) + "\n")
+    try:
+        text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False, default=str)
+    except ValueError:
+        text = json.dumps(_without_nonfinite(value), indent=2, ensure_ascii=False, default=str)
+    sys.stdout.write(text + "\n")
 
 
 def print_text(text: str = "") -> None:
-    """Write a line of data."""
-    sys.stdout.write(text + "\n")
+    """Write data as text, control characters as escapes."""
+    sys.stdout.write(_safe(text) + "\n")
 
 
 def print_note(text: str) -> None:
     """Write a line of talk."""
-    sys.stderr.write(text + "\n")
+    sys.stderr.write(_safe(text) + "\n")
 
 
 def print_clashes(clashes: Mapping[str, Sequence[str]]) -> None:
@@ -32,7 +37,7 @@ def print_clashes(clashes: Mapping[str, Sequence[str]]) -> None:
 
 def print_table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Write a table: by rich on a terminal, as aligned text elsewhere."""
-    cells = [["" if cell is None else str(cell) for cell in row] for row in rows]
+    cells = [["" if cell is None else _safe(str(cell)).replace("\n", "\\n") for cell in row] for row in rows]
     if sys.stdout.isatty():
         _print_rich(headers, cells)
         return
@@ -46,6 +51,25 @@ def print_fields(fields: Mapping[str, object]) -> None:
     width = max(map(len, fields), default=0)
     for name, value in fields.items():
         print_text(f"{name:<{width}}  {'' if value is None else value}".rstrip())
+
+
+def _safe(text: str) -> str:
+    """Plugins, models and datasets write this text: none of it may steer the terminal."""
+    if text.isascii() and text.isprintable():
+        return text
+    from castform.safe_text import safe_text
+
+    return safe_text(text)
+
+
+def _without_nonfinite(value: Any) -> Any:  # anything json can write
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: _without_nonfinite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_nonfinite(item) for item in value]
+    return value
 
 
 def _print_rich(headers: Sequence[str], cells: Sequence[Sequence[str]]) -> None:
