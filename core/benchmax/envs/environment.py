@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from benchmax.envs.dataset import Dataset
 from benchmax.envs.group import run_attempts
@@ -35,10 +35,10 @@ class Environment(ABC, Generic[PayloadT, AttemptT]):
     model over HTTP and nothing else, so any agent in any sandbox can be one.
     """
 
-    scorable_termination_reasons: ClassVar[frozenset[str]] = SCORABLE
+    scorable_termination_reasons: Set[str] = SCORABLE
     """Attempts that end for one of these are scored; every other reason means no rewards."""
 
-    max_concurrent_rollouts: ClassVar[int | None] = None
+    max_concurrent_rollouts: int | None = None
     """Most rollouts of this environment at the same time, over all groups. None: no limit."""
 
     @abstractmethod

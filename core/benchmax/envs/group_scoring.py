@@ -26,23 +26,27 @@ async def score_group(
     or answers for the wrong ids, no rollout it was asked about is scored.
     """
     scorable = [attempt for attempt in attempts if _takes_part(environment, attempt)]
-    outcomes = {attempt.rollout_id: _own_outcome(attempt) for attempt in attempts}
-    if not scorable:
-        return outcomes
+    scored = await _score_together(environment, scorable) if scorable else {}
+    return {
+        attempt.rollout_id: scored.get(attempt.rollout_id) or _own_outcome(attempt) for attempt in attempts
+    }
+
+
+async def _score_together(
+    environment: Environment[PayloadT, AttemptT], scorable: Sequence[AttemptT | RolloutAttempt]
+) -> dict[str, RolloutOutcome]:
     try:
         group_rewards = await _ask_group_hook(environment, scorable)
     except RolloutFailure as failure:
-        scored = {attempt.rollout_id: _failed_outcome(attempt, failure) for attempt in scorable}
+        return {attempt.rollout_id: _failed_outcome(attempt, failure) for attempt in scorable}
     except Exception as error:  # the author's hook: its defect fails the group's scores, not the run
         logger.warning("compute_group_rewards failed", exc_info=error)
         defect = RolloutFailure("group_reward_error", describe_error(error))
-        scored = {attempt.rollout_id: _failed_outcome(attempt, defect) for attempt in scorable}
-    else:
-        scored = {
-            attempt.rollout_id: _merged_outcome(attempt, group_rewards.get(attempt.rollout_id))
-            for attempt in scorable
-        }
-    return {**outcomes, **scored}
+        return {attempt.rollout_id: _failed_outcome(attempt, defect) for attempt in scorable}
+    return {
+        attempt.rollout_id: _merged_outcome(attempt, group_rewards.get(attempt.rollout_id))
+        for attempt in scorable
+    }
 
 
 def settle_termination_reason(attempt: RolloutAttempt, failure: RolloutFailure) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
 KEEPALIVE_SECONDS = 4.0
 """Idle connections live shorter than at any usual server, so that none is reused while it is being closed."""
@@ -19,6 +20,11 @@ class HttpReply(NamedTuple):
     retry_after: str | None
 
 
+def is_loopback(host: str) -> bool:
+    """Whether the host name or address is this machine's own."""
+    return host in ("localhost", "::1") or host.startswith("127.")
+
+
 class HttpPool:
     """Connections of one event loop, as many as there are requests at a time."""
 
@@ -29,6 +35,19 @@ class HttpPool:
         self._session = aiohttp.ClientSession(
             connector=self._connector, cookie_jar=aiohttp.DummyCookieJar(), raise_for_status=False
         )
+        self._proxies: dict[tuple[str, str], str | None] = {}
+
+    def _proxy_for(self, url: str) -> str | None:
+        """Return the proxy that the environment variables name for the address; never one for this machine."""
+        address = urlsplit(url)
+        origin = (address.scheme, address.hostname or "")
+        if origin not in self._proxies:
+            from urllib.request import getproxies, proxy_bypass
+
+            proxies = getproxies()
+            local = is_loopback(origin[1]) or bool(proxy_bypass(address.netloc))
+            self._proxies[origin] = None if local else proxies.get(origin[0])
+        return self._proxies[origin]
 
     async def post(
         self, url: str, data: bytes, headers: Mapping[str, str], *, timeout_seconds: float | None
@@ -47,6 +66,7 @@ class HttpPool:
                 headers={"Content-Type": "application/json", **headers},
                 timeout=limit,
                 allow_redirects=False,
+                proxy=self._proxy_for(url),
             ) as response:
                 return HttpReply(response.status, await response.read(), response.headers.get("Retry-After"))
         except (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError) as error:

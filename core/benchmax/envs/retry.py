@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 import zlib
-from email.utils import parsedate_to_datetime
 
 TRANSIENT_STATUSES = frozenset({408, 409, 429})
 MAX_RETRY_SECONDS = 60.0
@@ -38,6 +37,8 @@ def _seconds_asked_for(retry_after: str | None) -> float | None:
     try:
         seconds = float(retry_after)
     except ValueError:
+        from email.utils import parsedate_to_datetime  # rare, and a seventh of the import time
+
         try:
             seconds = parsedate_to_datetime(retry_after).timestamp() - time.time()
         except ValueError:

@@ -58,10 +58,14 @@ def bind_tools(
 ) -> dict[str, FunctionTool]:
     """Return the tools by name. Functions that are methods of the owner's class are bound to the owner.
 
-    ValueError when two tools have one name.
+    ValueError when two tools have one name, TypeError for what cannot be called.
     """
     by_name: dict[str, FunctionTool] = {}
     for item in tools:
+        if not isinstance(item, FunctionTool) and not callable(item):
+            raise TypeError(
+                f"tools holds functions, not {type(item).__name__}; list_tools gives other definitions"
+            )
         tool = item if isinstance(item, FunctionTool) else FunctionTool(function=_bound(item, owner))
         if tool.name in by_name:
             raise ValueError(f"two tools are called {tool.name!r}")

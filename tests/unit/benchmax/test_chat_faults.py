@@ -320,6 +320,22 @@ async def test_a_rollout_over_time_keeps_its_transcript() -> None:
     assert observer.attempt.messages[-1]["tool_calls"][0]["function"]["name"] == "forever"
 
 
+async def test_a_clean_up_that_fails_after_the_time_limit_does_not_break_the_group() -> None:
+    class Env(ChatEnv):
+        tools = (forever,)
+        rollout_timeout_seconds = 1.0
+
+        @asynccontextmanager
+        async def rollout_context(self, rollout_id: str, example: Example[Any]) -> AsyncIterator[None]:
+            try:
+                yield
+            finally:
+                raise OSError("cannot remove the folder")
+
+    (outcome,), _ = await run(Env(), [{"tool_calls": [function_call("c1", "forever")]}])
+    assert outcome == RolloutOutcome({}, "harness_timeout", "the rollout took longer than 1.0 seconds")
+
+
 async def test_a_reward_over_time_is_reward_error() -> None:
     class Env(ChatEnv):
         rollout_timeout_seconds = 1.0

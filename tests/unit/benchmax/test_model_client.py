@@ -133,6 +133,22 @@ async def test_headers_with_a_line_break_are_not_sent() -> None:
     assert caught.value.termination_reason == "model_error" and server.requests == []
 
 
+async def test_a_proxy_is_used_for_other_machines_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = ModelClient(CallLimits(retries=0, retry_seconds=0.0, timeout_seconds=30.0))
+    async with ChatServer([{"content": "by proxy"}]) as proxy, ChatServer([{"content": "direct"}]) as server:
+        monkeypatch.setenv("http_proxy", proxy.base_url.removesuffix("/v1"))
+        monkeypatch.setenv("no_proxy", "other.invalid")
+        far = ModelRequestContext("http://model.invalid/v1", "m", "r")
+        reply = await client.complete(far, StaticBearerAuth("k"), BODY)
+        assert reply["choices"][0]["message"]["content"] == "by proxy"
+        assert (await complete(client, server))["choices"][0]["message"]["content"] == "direct"
+        with pytest.raises(RolloutFailure, match="no connection"):
+            await client.complete(
+                ModelRequestContext("http://other.invalid/v1", "m", "r"), StaticBearerAuth("k"), BODY
+            )
+        await client.aclose()
+
+
 async def test_a_long_error_page_is_shortened() -> None:
     client = ModelClient(LIMITS)
     async with ChatServer([RawReply(body=b"<p>" * 10_000)]) as server:

@@ -32,10 +32,8 @@ class Attempt:
         if max_turns is None:
             raise ValueError(f"{type(env).__name__} must configure max_turns before rollout")
         messages, self._example_args = read_payload(request.example.payload)
-        payload: Payload = {PROMPT_FIELD: copy.deepcopy(messages), **self._example_args}
         self._env = env
         self._request = request
-        self._example = Example(request.example.id, payload)
         self._conversation = Conversation(
             messages=messages, max_turns=max_turns, max_tool_calls=check_max_tool_calls(env.max_tool_calls)
         )
@@ -45,12 +43,15 @@ class Attempt:
     async def run(self) -> BaseRollout:
         """Run to the end, within the environment's time limit."""
         limit = self._env.rollout_timeout_seconds
+        clock = asyncio.timeout(limit)
         try:
-            async with asyncio.timeout(limit) as clock:
+            async with clock:
                 await self._run_in_context()
-        except TimeoutError:
+        except Exception as error:  # beside our own TimeoutError: what a clean-up after it raised
             if not clock.expired():
                 raise
+            if not isinstance(error, TimeoutError):
+                logger.warning("clean-up after rollout %s failed", self._request.rollout_id, exc_info=error)
             late = f"the rollout took longer than {limit} seconds"
             if not self._scored:
                 self._fail(RolloutFailure("reward_error" if self._rollout else "harness_timeout", late))
@@ -59,7 +60,7 @@ class Attempt:
     async def _run_in_context(self) -> None:
         entered = False
         try:
-            async with self._env.rollout_context(self._request.rollout_id, self._example):
+            async with self._env.rollout_context(self._request.rollout_id, self._own_example()):
                 entered = True
                 await self._talk()
                 await self._score()
@@ -72,6 +73,11 @@ class Attempt:
                 raise
             else:  # the result stands; what was left behind is the author's to see
                 logger.warning("clean-up after rollout %s failed", self._request.rollout_id, exc_info=error)
+
+    def _own_example(self) -> Example[Payload]:
+        """Return the example as this rollout may change it: its siblings never see that."""
+        payload: Payload = {PROMPT_FIELD: copy.deepcopy(self._conversation.messages), **self._example_args}
+        return Example(self._request.example.id, payload)
 
     async def _talk(self) -> None:
         request = self._request

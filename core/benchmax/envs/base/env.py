@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 from benchmax.envs.base.attempt import Attempt
 from benchmax.envs.base.budgets import check_max_tool_calls, check_max_turns
@@ -32,19 +32,19 @@ class BaseEnv(Environment[Payload, BaseRollout]):
     """Most model calls of one rollout. Must be set."""
     max_tool_calls: int | None = None
     """Most tool calls of one rollout; the batch that goes over it is not run. None: no limit."""
-    tools: ClassVar[Sequence[Callable[..., object] | FunctionTool]] = ()
+    tools: Sequence[Callable[..., object] | FunctionTool] = ()
     """Functions that the model may call. A method of the class is called with the environment as self."""
-    parallel_tool_calls: ClassVar[bool] = False
+    parallel_tool_calls: bool = False
     """Run the calls of one turn side by side instead of one after the other."""
-    model_retries: ClassVar[int] = 2
+    model_retries: int = 2
     """Further tries of a model call after 408, 409, 429, 5xx or a broken connection."""
-    model_retry_seconds: ClassVar[float] = 0.5
+    model_retry_seconds: float = 0.5
     """Pause before the first retry, then doubled; a server's Retry-After wins."""
-    model_timeout_seconds: ClassVar[float | None] = 600.0
+    model_timeout_seconds: float | None = 600.0
     """Most seconds for one model call."""
-    rollout_timeout_seconds: ClassVar[float | None] = None
+    rollout_timeout_seconds: float | None = None
     """Most seconds for one rollout, tools and scoring included; then it fails with harness_timeout."""
-    tool_timeout_seconds: ClassVar[float | None] = None
+    tool_timeout_seconds: float | None = None
     """Most seconds for one tool call; then the model is told so. Plain functions run in a thread for it."""
 
     def __init__(self, *, max_turns: int | None = None, max_tool_calls: int | None = None) -> None:

@@ -63,8 +63,9 @@ class ToolBox:
         check_arguments(name, arguments, self._schemas[name])
         self._check_signature(name, arguments)
         limit = self._env.tool_timeout_seconds
+        clock = asyncio.timeout(limit)
         try:
-            async with asyncio.timeout(limit) as clock:
+            async with clock:
                 result = self._env.run_tool(self._rollout_id, name, **arguments)
                 return tool_content(await result if inspect.isawaitable(result) else result)
         except RolloutFailure:
