@@ -9,7 +9,7 @@ from castform.cli.output import print_clashes, print_fields, print_json, print_n
 
 if TYPE_CHECKING:
     from castform.plugins.catalog import CatalogEntry
-    from castform.plugins.loader import Plugin
+    from castform.plugins.plugin import Plugin
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -94,7 +94,7 @@ def _check_plugins(name: str | None, *, as_json: bool) -> int:
 
 
 def _list_specs(plugin: Plugin) -> list[dict[str, Any]]:
-    from castform.plugins.loader import REGISTRATION_HOOKS
+    from castform.plugins.plugin import REGISTRATION_HOOKS
 
     return [
         {"kind": spec.kind, "id": f"{plugin.name}/{name}", "summary": spec.summary}

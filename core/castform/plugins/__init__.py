@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from castform.plugins.events import RunStarted as RunStarted
     from castform.plugins.events import StepEnded as StepEnded
     from castform.plugins.failure import PluginFailure as PluginFailure
-    from castform.plugins.loader import Plugin as Plugin
     from castform.plugins.loader import load_registry as load_registry
     from castform.plugins.pins import EnvironmentPin as EnvironmentPin
+    from castform.plugins.plugin import Plugin as Plugin
     from castform.plugins.registry import Registry as Registry
     from castform.plugins.registry import UnknownPluginError as UnknownPluginError
     from castform.plugins.specs import DatasetSpec as DatasetSpec
@@ -59,8 +59,9 @@ _HOMES = {
         "StepEnded",
     ),
     "failure": ("PluginFailure",),
-    "loader": ("Plugin", "load_registry"),
+    "loader": ("load_registry",),
     "pins": ("EnvironmentPin",),
+    "plugin": ("Plugin",),
     "registry": ("Registry", "UnknownPluginError"),
     "specs": (
         "DatasetSpec",

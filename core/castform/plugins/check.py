@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from castform.plugins.catalog import CORE, CatalogEntry, is_core, list_installed
 from castform.plugins.commands import CommandGroup
 from castform.plugins.failure import ContainedError, PluginFailure, call_contained
-from castform.plugins.loader import REGISTRATION_HOOKS, Plugin, load_registry
+from castform.plugins.loader import load_registry
 from castform.plugins.names import normalize_name
+from castform.plugins.plugin import REGISTRATION_HOOKS, Plugin
 from castform.plugins.registry import Registry
 
 

@@ -7,8 +7,9 @@ from typing import Any
 
 from castform.errors import UsageError
 from castform.plugins.catalog import CORE
-from castform.plugins.loader import Plugin, load_registry
+from castform.plugins.loader import load_registry
 from castform.plugins.names import normalize_name, quote_names, suggest_names
+from castform.plugins.plugin import Plugin
 from castform.plugins.references import load_factory
 from castform.plugins.registry import Registry
 from castform.plugins.specs import EngineSpec

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 from castform.errors import CastformError
 from castform.plugins.environment_files import is_path, load_environment_class
 from castform.plugins.failure import ContainedError, PluginFailure, call_contained
-from castform.plugins.loader import Plugin, load_registry
+from castform.plugins.loader import load_registry
 from castform.plugins.pins import EnvironmentPin, hash_content
+from castform.plugins.plugin import Plugin
 from castform.plugins.references import bind_args, call_factory, load_factory
 from castform.plugins.registry import Registry
 from castform.plugins.specs import EnvironmentSpec

@@ -72,16 +72,23 @@ def call_contained(function: Callable[[], T]) -> T:
     """Call plugin code; raise ContainedError for whatever comes out of it.
 
     A Ctrl-C of the user passes through; a KeyboardInterrupt that the plugin raised
-    itself does not. What the plugin prints goes to stderr.
+    itself does not. What the plugin prints in the main thread goes to stderr.
     """
     interrupted = threading.Event()
-    with _watch_interrupts(interrupted), contextlib.redirect_stdout(sys.stderr):
+    with _watch_interrupts(interrupted), _keep_stdout():
         try:
             return function()
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt) and interrupted.is_set():
                 raise
             raise ContainedError(error) from error
+
+
+def _keep_stdout() -> contextlib.AbstractContextManager[object]:
+    """Send prints to stderr. In the main thread only: stdout is the process's, and two threads would mix it up."""
+    if threading.current_thread() is threading.main_thread():
+        return contextlib.redirect_stdout(sys.stderr)
+    return contextlib.nullcontext()
 
 
 @contextlib.contextmanager

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from castform.plugins.catalog import CORE
 from castform.plugins.failure import PluginFailure
-from castform.plugins.loader import Plugin, load_registry
+from castform.plugins.loader import load_registry
+from castform.plugins.plugin import Plugin
 
 
 def explain_error(error: BaseException) -> str | None:

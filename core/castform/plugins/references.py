@@ -12,7 +12,7 @@ from castform.plugins.failure import ContainedError, PluginFailure, call_contain
 from castform.plugins.requirements import find_missing
 
 if TYPE_CHECKING:
-    from castform.plugins.loader import Plugin
+    from castform.plugins.plugin import Plugin
     from castform.plugins.specs import Spec
 
 

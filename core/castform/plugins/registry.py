@@ -119,7 +119,7 @@ class Registry(Generic[T]):
                 " and ".join(owners),
                 "name clash",
                 f"{len(candidates)} entry points claim this name, so none is used",
-                hint=f"uninstall all but one: pip uninstall {owners[-1]}",
+                hint=f"pip uninstall {owners[-1]}" if len(owners) > 1 else f"ask the author of {owners[0]}",
             )
         if not is_name(entry.name):
             raise PluginFailure(

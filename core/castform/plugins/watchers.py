@@ -16,7 +16,8 @@ from castform.plugins.events import (
     StepEnded,
 )
 from castform.plugins.failure import PluginFailure
-from castform.plugins.loader import Plugin, load_registry
+from castform.plugins.loader import load_registry
+from castform.plugins.plugin import Plugin
 from castform.plugins.registry import Registry
 
 MAX_FAILURES = 3

@@ -11,7 +11,7 @@ import pytest
 
 from castform.plugins import EnvironmentSpec, events, hookspecs, load_registry
 from castform.plugins.failure import Stage
-from castform.plugins.loader import REGISTRATION_HOOKS
+from castform.plugins.plugin import REGISTRATION_HOOKS
 from castform.plugins.watchers import RUN_HOOKS
 
 DOCS = Path(__file__).parents[3] / "docs"
