@@ -11,9 +11,9 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 BENCHES = {
-    "listing": ("plugin_listing.py",),
-    "rollouts": ("rollout_overhead.py",),
-    "grpo": ("grpo_step.py",),
+    "listing": "plugin_listing.py",
+    "rollouts": "rollout_overhead.py",
+    "grpo": "grpo_step.py",
 }
 
 
@@ -25,9 +25,8 @@ def main() -> int:
         return 2
     failed = []
     for name in wanted:
-        script, *arguments = BENCHES[name]
         print(f"\n## {name}\n", flush=True)
-        if subprocess.run([sys.executable, str(HERE / script), *arguments], check=False).returncode != 0:
+        if subprocess.run([sys.executable, str(HERE / BENCHES[name])], check=False).returncode != 0:
             failed.append(name)
     if failed:
         print(f"\nfailed: {', '.join(failed)}", file=sys.stderr)
