@@ -200,6 +200,16 @@ def test_the_server_gets_its_key_and_threads_by_environment(monkeypatch: pytest.
     assert "secret" not in " ".join(make_flags())
 
 
+def test_the_server_gets_the_gpu_that_the_run_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    options = parse_options({})
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    made = make_environment(options, api_key="k", device="cuda:1", threads=None)
+    assert made["CUDA_VISIBLE_DEVICES"] == "1" and "OMP_NUM_THREADS" not in made.keys() - os.environ.keys()
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,6")
+    made = make_environment(options, api_key="k", device="cuda:1", threads=None)
+    assert made["CUDA_VISIBLE_DEVICES"] == "6"
+
+
 def make_reply(**changes: object) -> dict[str, object]:
     choice = {
         "index": 0,

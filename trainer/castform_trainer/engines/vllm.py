@@ -188,7 +188,8 @@ class VllmEngine:
             raise RunFailedError(f"the vLLM server does not answer: {error}{self._log_end()}") from error
 
     def _refusal(self, path: str, error: ServerRefusedError) -> CastformError:
-        if path.endswith("_lora_adapter") and error.status < 500:
+        alive = self.server is None or self.server.is_running()
+        if path.endswith("_lora_adapter") and alive:  # an adapter that does not fit is a 500 there
             not_served = error.message == "Not Found"
             return UsageError(
                 f"the vLLM server does not take the adapter: {error.message}",

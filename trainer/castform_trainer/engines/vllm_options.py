@@ -147,6 +147,12 @@ def make_environment(
         "VLLM_NO_USAGE_STATS": "1",
         "HF_HUB_OFFLINE": "1",  # the model is a folder on disk
     }
+    if device.startswith("cuda:"):
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+        index = int(device.removeprefix("cuda:"))
+        environment["CUDA_VISIBLE_DEVICES"] = (
+            visible[index] if index < len(visible) and visible[0] else str(index)
+        )
     if device == "cpu":
         count = options.cpu_threads or threads or len(os.sched_getaffinity(0))
         environment |= {

@@ -22,6 +22,9 @@ from castform_trainer.engines import vllm_guard
 GRACE_SECONDS = 5.0
 """Between SIGTERM and SIGKILL. The server holds nothing that a kill could damage."""
 
+KILLED_SECONDS = 5.0
+"""For a killed process to be gone; one that waits for a disk may take longer, and nothing helps then."""
+
 LOG_LINES = 15
 
 _FAULT = re.compile(r"\b[A-Za-z_.]*(?:Error|Exception|Interrupt)\b: .+|\bKilled\b|No module named .+")
@@ -90,6 +93,8 @@ class ServerProcess:
             with suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)
             self._process.wait()
+            while _is_group_alive(self.pid) and time.monotonic() < deadline + KILLED_SECONDS:
+                time.sleep(0.02)
             atexit.unregister(self.stop)
 
     def describe_end(self) -> str:
@@ -134,6 +139,14 @@ def describe_log(log_path: Path) -> str:
     parts = [f"  {cause[:400]}" for cause in causes]
     parts += [f"last lines of {log_path}:", *(f"  {line[:300]}" for line in lines[-LOG_LINES:])]
     return "\n".join(parts)
+
+
+def _is_group_alive(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def make_start_failure(log_path: Path, reason: str) -> RunFailedError:
