@@ -12,11 +12,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from castform.intervals import student_interval
+from castform.intervals import bootstrap_interval
 from castform.lengths import RolloutLengths, measure_lengths
 from castform.rollouts import Rollout, RolloutGroup
 
 DEFAULT_PASS_AT = 1.0
+INTERVAL_RESAMPLES = 1000
+"""Enough for two digits; verdicts use more."""
 _TOLERANCE = 1e-9
 
 
@@ -66,7 +68,7 @@ class ExampleResult:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Mean:
-    """A mean over examples of each example's mean, with a 95 % interval (Student's t over examples)."""
+    """A mean over examples of each example's mean, with a 95 % bootstrap interval over examples."""
 
     mean: float
     low: float
@@ -138,7 +140,7 @@ class EvalResult:
         means = [value for value in per_example if value is not None]
         if not means:
             return None
-        low, high = student_interval(means)
+        low, high = bootstrap_interval(means, seed=self.seed, resamples=INTERVAL_RESAMPLES)
         return Mean(
             mean=statistics.fmean(means),
             low=low,

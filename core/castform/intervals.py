@@ -8,21 +8,11 @@ from __future__ import annotations
 
 import math
 import random
-import statistics
 from collections.abc import Sequence
 from statistics import NormalDist
 
 RESAMPLES = 10_000
 LEVEL = 0.95
-
-
-def student_interval(values: Sequence[float]) -> tuple[float, float]:
-    """Return the 95 % interval mean +- t s / sqrt(n). One value gives an interval without width."""
-    mean = statistics.fmean(values)
-    if len(values) < 2:
-        return mean, mean
-    half = _student_t(len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))
-    return mean - half, mean + half
 
 
 def bootstrap_interval(

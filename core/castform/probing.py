@@ -92,6 +92,33 @@ async def run_probes(
     return _report(played, examples, rendering, probes, pass_at, groups)
 
 
+async def measure_full_score(
+    environment: Environment[Any, Any],
+    examples: Sequence[Example[Any]],
+    *,
+    split: Split,
+    weights: Mapping[str, float],
+    timeout_seconds: float = 60.0,
+) -> float | None:
+    """Return what the right answer earns (of several, the lower median), played to the environment.
+
+    None when the environment does not say what is right, or does not pay it.
+    """
+    only_empty = [probe for probe in PROBES if probe.name == "empty"]
+    try:
+        report = await run_probes(
+            environment,
+            examples,
+            split=split,
+            weights=weights,
+            timeout_seconds=timeout_seconds,
+            probes=only_empty,
+        )
+    except RuntimeError:  # gold() raised; validation reports it
+        return None
+    return None if report.unpaid_gold else report.full_score
+
+
 def _renderings(gold: Any) -> Sequence[Rendering]:
     return RENDERINGS if gold_text(gold) is not None else RENDERINGS[:1]
 

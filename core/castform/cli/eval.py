@@ -21,6 +21,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--samples", type=int, metavar="K", help="rollouts per example (eval.samples)")
     parser.add_argument("--examples", type=int, metavar="N", help="most examples (eval.examples)")
     parser.add_argument("--split", choices=("train", "eval"), default="eval", help="default: eval")
+    parser.add_argument(
+        "--pass-at",
+        type=float,
+        metavar="SCORE",
+        help="score that counts as a pass; default: the right answer's",
+    )
     add_model_arguments(parser, required=True)
 
 
@@ -79,13 +85,20 @@ async def _evaluate(
     from castform.calls import Sampling
     from castform.cli.measured_run import MeasuredRun, base_folder
     from castform.environments import load_examples
+    from castform.eval_result import DEFAULT_PASS_AT
     from castform.evaluate import evaluate
+    from castform.probing import measure_full_score
 
     environment = loaded.environment
     try:
         examples = await load_examples(
             environment, args.split, base_folder(config, loaded), limit=config.eval.examples
         )
+        pass_at = args.pass_at
+        if pass_at is None:
+            pass_at = await measure_full_score(
+                environment, examples[:2], split=args.split, weights=config.environment.weights
+            )
         async with MeasuredRun(kind="eval", config=config, loaded=loaded).open(
             lambda log_path: open_model(args, config, log_path=log_path), total=len(examples)
         ) as (measured, (endpoint, version)):
@@ -104,6 +117,7 @@ async def _evaluate(
                 max_context_tokens=config.sampling.max_context_tokens,
                 version=version,
                 timeout_seconds=config.rl.rollout_timeout_seconds,
+                pass_at=DEFAULT_PASS_AT if pass_at is None else pass_at,
                 on_group=measured.on_group,
                 record=measured.record,
             )

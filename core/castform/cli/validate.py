@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
         print_json({"run_id": run_id, "environment": loaded.pin.as_dict(), **report.as_dict()})
     else:
         print_report(report)
-        print_text(f"{loaded.id} {report.describe()}")
+        print_text(f"{loaded.id}: {report.describe()}")
     return EXIT_NOT_TRAINABLE if report.trainable is False else 0
 
 

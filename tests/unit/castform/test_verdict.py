@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from castform.eval_result import EvalResult, ExampleResult, RolloutResult, pass_at_k
-from castform.intervals import bootstrap_interval, sign_flip_p, student_interval
+from castform.intervals import bootstrap_interval, sign_flip_p
 from castform.lengths import RolloutLengths
 from castform.verdict import compare
 
@@ -151,12 +151,17 @@ def test_the_bootstrap_interval_covers_the_mean_about_as_often_as_it_says():
     assert 0.91 <= covered / 400 <= 0.985
 
 
-def test_students_interval_is_the_textbook_one():
-    values = [4.0, 5.0, 6.0, 7.0, 8.0, 9.0]
-    half = 2.5706 * statistics.stdev(values) / 6**0.5  # t(0.975, 5 degrees)
-    low, high = student_interval(values)
-    assert (low, high) == pytest.approx((6.5 - half, 6.5 + half), rel=2e-3)
-    assert student_interval([3.0]) == (3.0, 3.0)
+def test_the_interval_is_the_percentile_one_for_many_values_and_wider_for_few():
+    rng = random.Random(2)
+    many = [rng.gauss(0, 1) for _ in range(400)]
+    low, high = bootstrap_interval(many, seed=0, resamples=4000)
+    half = 1.96 * statistics.stdev(many) / 400**0.5
+    assert (high - low) / 2 == pytest.approx(half, rel=0.08)
+    few = [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
+    low, high = bootstrap_interval(few, seed=0, resamples=4000)
+    assert (high - low) / 2 > 1.96 * statistics.pstdev(few) / 6**0.5
+    assert 0 <= low <= 2.5 <= high <= 5
+    assert bootstrap_interval([3.0], seed=0) == (3.0, 3.0)
 
 
 def test_the_sign_flip_test_is_exact_for_few_differences():
