@@ -60,7 +60,7 @@ class ChatServer:
         self.base_url = ""
 
     async def __aenter__(self) -> ChatServer:
-        app = web.Application()
+        app = web.Application(client_max_size=2**30)
         app.router.add_post("/{prefix:.*}/chat/completions", self._answer)
         self._runner = web.AppRunner(app, access_log=None)
         await self._runner.setup()

@@ -23,6 +23,7 @@ from benchmax.envs import (
     RolloutRequest,
     StaticBearerAuth,
 )
+from benchmax.envs.base.rollout import own_copy
 from benchmax.envs.observe import observe_rollouts
 from benchmax.testing import ChatServer, ErrorReply, ServedRequest, function_call
 from benchmax.testing.chat_server import Reply
@@ -346,3 +347,13 @@ async def test_a_reward_over_time_is_reward_error() -> None:
 
     (outcome,), _ = await run(Env(), [SAYS_42])
     assert outcome.termination_reason == "reward_error" and "longer than 1.0" in str(outcome.error)
+
+
+def test_a_copy_shares_nothing_that_can_change() -> None:
+    original = {"a": [1, {"b": [None, "x"]}], "s": {1, 2}, "t": ([0],)}
+    copied = own_copy(original)
+    assert copied == original
+    copied["a"][1]["b"].append(1)
+    copied["s"].add(3)
+    copied["t"][0].append(1)
+    assert original == {"a": [1, {"b": [None, "x"]}], "s": {1, 2}, "t": ([0],)}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 import inspect
 import logging
 from dataclasses import replace
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from benchmax.auth import ModelRequestContext
 from benchmax.envs.base.budgets import check_max_tool_calls, check_max_turns
 from benchmax.envs.base.conversation import Conversation
-from benchmax.envs.base.rollout import PROMPT_FIELD, BaseRollout, read_payload
+from benchmax.envs.base.rollout import PROMPT_FIELD, BaseRollout, own_copy, read_payload
 from benchmax.envs.base.tool_box import ToolBox
 from benchmax.envs.group_scoring import settle_termination_reason
 from benchmax.envs.shared_types import Example, RolloutFailure, RolloutRequest
@@ -76,7 +75,7 @@ class Attempt:
 
     def _own_example(self) -> Example[Payload]:
         """Return the example as this rollout may change it: its siblings never see that."""
-        payload: Payload = {PROMPT_FIELD: copy.deepcopy(self._conversation.messages), **self._example_args}
+        payload: Payload = {PROMPT_FIELD: own_copy(self._conversation.messages), **self._example_args}
         return Example(self._request.example.id, payload)
 
     async def _talk(self) -> None:

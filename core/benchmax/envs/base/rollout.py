@@ -39,8 +39,19 @@ def read_payload(payload: object) -> tuple[Messages, dict[str, Any]]:
     if not prompt:
         raise ValueError(f"{PROMPT_FIELD} must have at least one message")
     messages = [_copied_message(index, message) for index, message in enumerate(prompt)]
-    example_args = {key: copy.deepcopy(value) for key, value in payload.items() if key != PROMPT_FIELD}
+    example_args = {key: own_copy(value) for key, value in payload.items() if key != PROMPT_FIELD}
     return messages, example_args
+
+
+def own_copy(value: Any) -> Any:  # Any: whatever a payload holds
+    """Return a copy that shares nothing with the original; for JSON several times faster than deepcopy."""
+    if value is None or isinstance(value, (str, int, float)):
+        return value
+    if type(value) is dict:
+        return {key: own_copy(item) for key, item in value.items()}
+    if type(value) is list:
+        return [own_copy(item) for item in value]
+    return copy.deepcopy(value)
 
 
 def _copied_message(index: int, message: object) -> Message:
@@ -48,4 +59,4 @@ def _copied_message(index: int, message: object) -> Message:
         raise TypeError(f"{PROMPT_FIELD}[{index}] must be a mapping, not {type(message).__name__}")
     if not isinstance(message.get("role"), str):
         raise ValueError(f"{PROMPT_FIELD}[{index}] must have a text role")
-    return copy.deepcopy(dict(message))
+    return {key: own_copy(value) for key, value in message.items()}
