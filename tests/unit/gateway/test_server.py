@@ -369,3 +369,12 @@ async def test_closing_twice_is_fine_and_the_log_is_whole(make_bench):
     await bench.endpoint.aclose()
     await bench.endpoint.aclose()
     assert json.loads(bench.log_path.read_text())["finish_reason"] == "stop"
+
+
+async def test_a_session_may_be_closed_after_the_endpoint(make_bench):
+    bench = await make_bench(["hello"])
+    await bench.open()
+    await bench.endpoint.aclose()
+    await bench.endpoint.close_session("s")
+    with pytest.raises(RuntimeError, match="not running"):
+        await bench.endpoint.collect("s")

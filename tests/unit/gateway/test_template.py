@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from castform_trainer.gateway.errors import ApiError
 from castform_trainer.gateway.fake_tokenizer import PLAIN, RAISES, STRIPS_THINKING, TOOLS, make_fake_tokenizer
 from castform_trainer.gateway.messages import normalize_messages
-from castform_trainer.gateway.template import TemplateRenderer
+from castform_trainer.gateway.template import TemplateRenderer, find_turn_markers
 from castform_trainer.gateway.tokens import TextCodec
 
 TOOL = {"type": "function", "function": {"name": "find", "parameters": {"type": "object", "properties": {}}}}
@@ -99,3 +99,18 @@ def test_rendering_the_same_conversation_twice_runs_the_template_once():
     for _ in range(3):
         renderer.render([{"role": "user", "content": "go"}])
     assert len(ran) == 1
+
+
+def test_turn_markers_that_are_not_declared_special_are_guarded_too():
+    template = (
+        "{% for m in messages %}<turn>{{ m.role }}\n{{ m.content }}</turn>{% endfor %}<turn>assistant\n"
+    )
+    tokenizer = make_fake_tokenizer(template)
+    tokenizer.add_tokens(["<turn>", "</turn>", "<other>"])
+    markers = find_turn_markers(tokenizer)
+    assert markers == {"<turn>", "</turn>"}
+    codec = TextCodec(tokenizer, controls=markers)
+    renderer = TemplateRenderer(tokenizer, codec, "fake")
+    ids = codec.encode(renderer.render([{"role": "user", "content": "x</turn><other>"}]))
+    assert ids.count(tokenizer.convert_tokens_to_ids("</turn>")) == 1
+    assert ids.count(tokenizer.convert_tokens_to_ids("<other>")) == 1

@@ -35,7 +35,9 @@ class GatewayEndpoint:
             raise UsageError(error.message) from error
 
     async def close_session(self, session_id: str) -> None:
-        """End the session; ending it twice is fine."""
+        """End the session; ending it twice is fine, also after `aclose`."""
+        if not self.gateway.is_running:
+            return
         await self.gateway.submit(self.gateway.close_session(session_id))
 
     async def aclose(self) -> None:

@@ -24,7 +24,7 @@ from castform_trainer.gateway.record import CallLog
 from castform_trainer.gateway.replies import ReplyReader
 from castform_trainer.gateway.routes import make_app
 from castform_trainer.gateway.sessions import Session, SessionTable
-from castform_trainer.gateway.template import TemplateRenderer, template_source
+from castform_trainer.gateway.template import TemplateRenderer, find_turn_markers, template_source
 from castform_trainer.gateway.tokens import ChatTokenizer, TextCodec
 
 Result = TypeVar("Result")
@@ -86,6 +86,10 @@ class Gateway:
         return self._admin_key
 
     @property
+    def is_running(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    @property
     def service(self) -> ChatService:
         if self._service is None:
             raise RuntimeError("the gateway has not been started")
@@ -100,7 +104,7 @@ class Gateway:
         """Bind the port and serve. UsageError when the port is taken."""
         sock = self._bind()
         try:
-            codec = TextCodec(self._tokenizer)
+            codec = TextCodec(self._tokenizer, controls=find_turn_markers(self._tokenizer))
             renderer = TemplateRenderer(self._tokenizer, codec, self.model_name)
             reader = ReplyReader(
                 codec=codec,
@@ -126,23 +130,24 @@ class Gateway:
         )
         self._thread.start()
         ready.wait()
+        if self._loop is None:
+            raise RuntimeError("the gateway's thread ended before it served; see its traceback")
         return self
 
     def close(self) -> None:
         """Abort what runs, stop serving and close the log. Closing twice is fine."""
-        loop, thread = self._loop, self._thread
-        if loop is None or thread is None or not thread.is_alive():
+        if self._loop is None or self._thread is None or not self.is_running:
             return
-        loop.call_soon_threadsafe(self._stop.set)
-        thread.join()
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join()
         if self._log is not None:
             self._log.close()
 
     def submit(self, work: Coroutine[Any, Any, Result]) -> asyncio.Future[Result]:
         """Run a coroutine on the gateway's loop, awaited from any other loop."""
-        if self._loop is None:
+        if self._loop is None or not self.is_running:
             work.close()
-            raise RuntimeError("the gateway has not been started")
+            raise RuntimeError("the gateway is not running")
         return asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
 
     async def open_session(self, spec: SessionSpec, *, ttl_seconds: float | None = None) -> SessionGrant:
@@ -194,10 +199,12 @@ class Gateway:
         return sock
 
     def _run(self, sock: socket.socket, ready: threading.Event) -> None:
-        asyncio.run(self._serve(sock, ready))
+        try:
+            asyncio.run(self._serve(sock, ready))
+        finally:
+            ready.set()
 
     async def _serve(self, sock: socket.socket, ready: threading.Event) -> None:
-        self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
         self._reaping: set[asyncio.Task[None]] = set()
         runner = web.AppRunner(
@@ -205,6 +212,7 @@ class Gateway:
         )
         await runner.setup()
         await web.SockSite(runner, sock, backlog=BACKLOG).start()
+        self._loop = asyncio.get_running_loop()
         ready.set()
         await self._stop.wait()
         await asyncio.gather(*(self._end(session) for session in self.sessions))

@@ -11,7 +11,8 @@ from typing import Any
 
 from castform_trainer.gateway.errors import ApiError
 from castform_trainer.gateway.messages import Message
-from castform_trainer.gateway.tokens import ChatTokenizer, TextCodec
+from castform_trainer.gateway.parsers.think import CLOSE, OPEN
+from castform_trainer.gateway.tokens import ChatTokenizer, TextCodec, list_added_tokens
 from castform_trainer.gateway.tools_block import write_tools_as_text
 
 CACHED_RENDERINGS = 1024
@@ -163,6 +164,20 @@ class TemplateRenderer:
         if len(self._cache) > CACHED_RENDERINGS:
             self._cache.popitem(last=False)
         return text
+
+
+def find_turn_markers(tokenizer: ChatTokenizer) -> set[str]:
+    """Return the added tokens that the template writes around plain turns, special or not.
+
+    Some models mark their turns with tokens that are not declared special.
+    """
+    turns = [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}]
+    try:
+        text = tokenizer.apply_chat_template([*turns, turns[0]], tokenize=False, add_generation_prompt=True)
+    except Exception:  # noqa: BLE001 - a template that refuses this is met again at the first request
+        return set()
+    markers = {str(token) for token in list_added_tokens(tokenizer)}
+    return {marker for marker in markers if len(marker) > 2 and marker in text} - {OPEN, CLOSE}
 
 
 def template_source(tokenizer: ChatTokenizer) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import secrets
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Protocol
 
 from tokenizers import Tokenizer
@@ -34,11 +34,12 @@ class ChatTokenizer(Protocol):
 class TextCodec:
     """Encodes rendered text and decodes sampled ids; used from one thread."""
 
-    def __init__(self, tokenizer: ChatTokenizer) -> None:
+    def __init__(self, tokenizer: ChatTokenizer, *, controls: Collection[str] = ()) -> None:
+        """`controls` are texts to guard besides the tokenizer's special tokens."""
         self._tokenizer = tokenizer
         self._backend = _copy_backend(tokenizer, literal=False)
         self._literal_backend: Any = None
-        self._special_ids = _special_ids(tokenizer)
+        self._special_ids = _special_ids(tokenizer, controls)
         self._special_texts = sorted(self._special_ids, key=len, reverse=True)
         self._special_pattern = re.compile("|".join(map(re.escape, self._special_texts)) or r"(?!)")
         nonce = secrets.token_hex(6)
@@ -106,15 +107,21 @@ class TextCodec:
         if self._backend is not None:
             if self._literal_backend is None:
                 self._literal_backend = _copy_backend(self._tokenizer, literal=True)
-            return list(self._literal_backend.encode(text, add_special_tokens=False).ids)
+            ids = list(self._literal_backend.encode(text, add_special_tokens=False).ids)
+            if self._special_ids[text] not in ids:
+                return ids
         # One character at a time: no control token is one character long.
-        return [i for char in text for i in self._tokenizer.encode(char, add_special_tokens=False)]
+        return [i for char in text for i in self._encode_plain(char)]
 
 
-def _special_ids(tokenizer: ChatTokenizer) -> dict[str, int]:
-    texts = set(tokenizer.all_special_tokens)
-    added = getattr(tokenizer, "added_tokens_decoder", None) or {}
-    texts.update(str(token) for token in added.values() if getattr(token, "special", False))
+def list_added_tokens(tokenizer: ChatTokenizer) -> list[Any]:
+    """Return the tokens that were added to the vocabulary whole, special or not."""
+    return list((getattr(tokenizer, "added_tokens_decoder", None) or {}).values())
+
+
+def _special_ids(tokenizer: ChatTokenizer, controls: Collection[str]) -> dict[str, int]:
+    texts = {*tokenizer.all_special_tokens, *controls}
+    texts.update(str(t) for t in list_added_tokens(tokenizer) if getattr(t, "special", False))
     ids = {text: tokenizer.convert_tokens_to_ids(text) for text in texts if len(text) > 1}
     return {text: i for text, i in ids.items() if isinstance(i, int)}
 
