@@ -13,6 +13,8 @@ from typing import Any
 import httpx
 import pytest
 
+import benchmax.auth
+import benchmax.envs
 from benchmax.auth import ModelRequestContext, RequestModelAuth
 from benchmax.envs import (
     Dataset,
@@ -122,6 +124,15 @@ async def test_async_requests_ask_the_provider_each_time() -> None:
 
 
 # --- contract types --------------------------------------------------------------------------
+
+
+def test_the_public_names_are_those_that_authors_know() -> None:
+    names = """BaseEnv BaseRollout Dataset DatasetSplit Example Environment JsonRow JsonlDataset InjectedAuth Message
+    Messages ModelAuth RewardMap RolloutAttempt RolloutFailure RolloutOutcome RolloutRequest StaticBearerAuth Tool
+    ValidationDiagnostic bind_model_auth canonical_example_id"""
+    assert set(benchmax.envs.__all__) == set(names.split())
+    assert all(hasattr(benchmax.envs, name) for name in benchmax.envs.__all__)
+    assert all(hasattr(benchmax.auth, name) for name in benchmax.auth.__all__)
 
 
 def test_requests_are_checked() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -23,6 +24,8 @@ from benchmax.envs.observe import current_observer
 from benchmax.envs.retry import is_transient_status, retry_delay
 from benchmax.envs.shared_types import RolloutFailure
 from benchmax.envs.termination import describe_error
+
+logger = logging.getLogger(__name__)
 
 CONTEXT_ERROR_CODE = "context_budget_exceeded"
 """Error code of an HTTP 400 that says: the conversation has outgrown the context."""
@@ -124,6 +127,7 @@ class ModelClient:
             if attempt >= self.limits.retries or delay is None:
                 raise failure
             attempt += 1
+            logger.warning("%s; trying again in %.1f seconds (%s)", failure, delay, context.rollout_id)
             await asyncio.sleep(delay)
 
 

@@ -22,6 +22,7 @@ from benchmax.envs import (
     RolloutRequest,
     StaticBearerAuth,
 )
+from benchmax.envs.observe import observe_rollouts
 from benchmax.envs.tool_arguments import ArgumentFault, check_arguments, parse_arguments
 from benchmax.envs.tools import FunctionTool, call_function_tool
 from benchmax.testing import ChatServer, function_call
@@ -227,6 +228,28 @@ def test_two_tools_of_one_name_are_refused() -> None:
 
     with pytest.raises(ValueError, match="two tools are called 'forecast'"):
         _ = Env().function_tools
+
+
+async def test_an_observer_keeps_each_request_as_it_was_sent() -> None:
+    def now() -> str:
+        return "noon"
+
+    class Env(ToolEnv):
+        tools = (now,)
+
+    class Observer:
+        def __init__(self) -> None:
+            self.requests: list[Mapping[str, Any]] = []
+
+        def on_call(self, rollout_id: str, request: Mapping[str, Any], reply: Any, seconds: float) -> None:
+            self.requests.append(request)
+
+        def on_attempt(self, attempt: Any) -> None: ...
+
+    observer = Observer()
+    with observe_rollouts(observer):
+        assert await answers_to(Env(), function_call("1", "now")) == ["noon"]
+    assert [len(request["messages"]) for request in observer.requests] == [1, 3]
 
 
 @pytest.mark.parametrize("parallel", [False, True])

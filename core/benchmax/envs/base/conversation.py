@@ -35,7 +35,7 @@ class Conversation:
     ) -> str:
         """Talk until the end and return the termination reason. RolloutFailure says why there is none."""
         for turn in range(self.max_turns):
-            body: Mapping[str, Any] = {"model": context.model, "messages": self.messages}
+            body: Mapping[str, Any] = {"model": context.model, "messages": list(self.messages)}
             if tool_box.definitions:
                 body = {**body, "tools": tool_box.definitions}
             reply = read_reply(await client.complete(context, auth, body), turn=turn)
