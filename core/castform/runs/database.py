@@ -21,6 +21,8 @@ from castform.errors import CastformError, MissingError, RunFailedError, UsageEr
 from castform.runs.schema import SCHEMA_VERSION, metadata, schema
 
 BUSY_SECONDS = 30.0
+POSTGRES_LOCK = 0x63617374
+"""Any number that other programs on the server are unlikely to lock."""
 STORE_URL_VARIABLE = "CASTFORM_STORE_URL"
 
 
@@ -161,6 +163,8 @@ def _check_schema(engine: Engine, url: URL) -> None:
 def _create_tables(engine: Engine) -> None:
     # Two processes may start on a new home at once: the second waits for the lock, then finds the tables.
     with engine.execution_options(castform_write=True).begin() as connection:
+        if engine.dialect.name == "postgresql":
+            connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({POSTGRES_LOCK})")
         metadata.create_all(connection, checkfirst=True)
         if connection.execute(select(schema.c.version)).scalar() is None:
             connection.execute(insert(schema).values(version=SCHEMA_VERSION))

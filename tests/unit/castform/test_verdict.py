@@ -56,7 +56,8 @@ def test_pass_at_k_is_the_closed_form():
             pass_at_k(*wrong)
 
 
-@given(st.integers(1, 12).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n), st.integers(1, n))))
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 10).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n), st.integers(1, n))))
 def test_pass_at_k_is_the_share_of_subsets_with_a_pass(case):
     import itertools
 
@@ -89,7 +90,8 @@ def test_the_same_seed_gives_the_same_verdict():
     rng = random.Random(1)
     before = make_result({str(i): [rng.random()] for i in range(30)})
     after = make_result({str(i): [rng.random()] for i in range(30)})
-    assert compare(before, after, seed=3) == compare(before, after, seed=3)
+    assert compare(before, after, seed=3, resamples=500) == compare(before, after, seed=3, resamples=500)
+    assert compare(before, after, seed=3, resamples=500) != compare(before, after, seed=4, resamples=500)
 
 
 def test_examples_unscored_on_either_side_are_left_out_and_counted():
@@ -120,11 +122,11 @@ def test_one_lucky_example_does_not_make_a_model_better():
 @pytest.mark.parametrize(("examples", "share"), [(100, 0.02), (100, 0.04), (100, 0.5), (12, 0.5), (30, 0.1)])
 def test_no_effect_gives_a_false_better_at_most_in_one_of_twenty(examples, share):
     rng = random.Random(7)
-    trials = 150
+    trials = 120
     false_better = 0
     for trial in range(trials):
         sides = [{str(i): [float(rng.random() < share)] for i in range(examples)} for _ in range(2)]
-        verdict = compare(make_result(sides[0]), make_result(sides[1]), seed=trial, resamples=200)
+        verdict = compare(make_result(sides[0]), make_result(sides[1]), seed=trial, resamples=100)
         false_better += verdict.word == "better"
     assert false_better / trials <= 0.05
 
@@ -143,12 +145,12 @@ def test_the_bootstrap_interval_covers_the_mean_about_as_often_as_it_says():
     rng = random.Random(5)
     covered = sum(
         low <= 0.3 <= high
-        for trial in range(400)
+        for trial in range(200)
         for low, high in [
-            bootstrap_interval([float(rng.random() < 0.3) for _ in range(40)], seed=trial, resamples=400)
+            bootstrap_interval([float(rng.random() < 0.3) for _ in range(40)], seed=trial, resamples=200)
         ]
     )
-    assert 0.91 <= covered / 400 <= 0.985
+    assert 0.9 <= covered / 200 <= 0.985
 
 
 def test_the_interval_is_the_percentile_one_for_many_values_and_wider_for_few():
