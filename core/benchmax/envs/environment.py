@@ -97,10 +97,12 @@ class Environment(ABC, Generic[PayloadT, AttemptT]):
 
     def rollout_slots(self) -> asyncio.Semaphore | None:
         """Return the running loop's share of `max_concurrent_rollouts`; None when there is no limit."""
-        if self.max_concurrent_rollouts is None:
+        limit = self.max_concurrent_rollouts
+        if limit is None:
             return None
+        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+            raise ValueError(f"max_concurrent_rollouts must be a positive integer or None, not {limit!r}")
         slots: LoopLocal[asyncio.Semaphore] | None = self.__dict__.get("_rollout_slots")
         if slots is None:
-            limit = self.max_concurrent_rollouts
             slots = self.__dict__["_rollout_slots"] = LoopLocal(partial(asyncio.Semaphore, limit))
         return slots.get()

@@ -60,7 +60,9 @@ def check_arguments(tool_name: str, arguments: Mapping[str, Any], schema: object
     required = schema.get("required")
     faults: list[str] = []
     if isinstance(required, (list, tuple)):
-        faults += [f"{name!r} is missing" for name in required if name not in arguments]
+        faults += [
+            f"{name!r} is missing" for name in required if isinstance(name, str) and name not in arguments
+        ]
     if isinstance(properties, Mapping):
         if not schema.get("additionalProperties") and not schema.get("patternProperties"):
             faults += [f"{name!r} is not a parameter" for name in arguments if name not in properties]

@@ -162,6 +162,14 @@ async def test_rollouts_at_a_time_are_capped_over_all_groups() -> None:
     assert most == 3
 
 
+@pytest.mark.parametrize("limit", [0, -1, True, 1.5])
+async def test_a_cap_that_lets_nobody_through_is_refused(limit: Any) -> None:
+    env = AttemptEnv({"r0": {"rewards": {"x": 1.0}}})
+    env.max_concurrent_rollouts = limit
+    with pytest.raises(ValueError, match="max_concurrent_rollouts"):
+        await env.run_group(requests(1))
+
+
 def test_the_cap_works_on_a_second_event_loop() -> None:
     class CappedEnv(AttemptEnv):
         max_concurrent_rollouts = 1

@@ -109,6 +109,7 @@ def test_arguments_that_do_not_fit_are_named(arguments: dict[str, Any], words: s
         ({"anything": 1}, {"type": "object"}),
         ({"anything": 1}, {"properties": {}, "additionalProperties": True}),
         ({"x": 1}, {"properties": {"x": {"type": "decimal"}}}),
+        ({"x": 1}, {"properties": {"x": True}, "required": [["x"]]}),
     ],
 )
 def test_arguments_that_may_fit_pass(arguments: dict[str, Any], schema: Any) -> None:
