@@ -30,7 +30,6 @@ from castform_trainer.gateway.fidelity import Fidelity, check_fidelity, count_fi
 from castform_trainer.gateway.record import read_calls
 from castform_trainer.gateway.trajectory import build_segments
 
-ROLLOUTS = 200
 FIND = [
     {
         "type": "function",
@@ -123,7 +122,9 @@ async def play(client: openai.AsyncOpenAI, number: int) -> None:
             messages.append({"role": "user", "content": rng.choice(WORDS)})
 
 
-async def run_rollouts(tokenizer: Any, engine: LoggingEngine, log_path: Path) -> list[list[ModelCall]]:
+async def run_rollouts(
+    tokenizer: Any, engine: LoggingEngine, log_path: Path, *, count: int = 200
+) -> list[list[ModelCall]]:
     gateway = Gateway(engine, tokenizer, log_path=log_path, model_name="m").start()
     endpoint = GatewayEndpoint(gateway)
     slots = asyncio.Semaphore(32)
@@ -140,7 +141,7 @@ async def run_rollouts(tokenizer: Any, engine: LoggingEngine, log_path: Path) ->
             return calls
 
     try:
-        return await asyncio.gather(*(one(number) for number in range(ROLLOUTS)))
+        return await asyncio.gather(*(one(number) for number in range(count)))
     finally:
         await shared.close()
         await endpoint.aclose()
@@ -161,11 +162,11 @@ def check_rollouts(rollouts: list[list[ModelCall]], engine: LoggingEngine, log_p
     return total
 
 
-@pytest.mark.parametrize("template", [TOOLS, PLAIN, MERGED_RESULTS])
-async def test_every_turn_of_200_tool_rollouts_is_spliced(tmp_path: Path, template: str) -> None:
+@pytest.mark.parametrize(("template", "count"), [(TOOLS, 200), (PLAIN, 60), (MERGED_RESULTS, 60)])
+async def test_every_turn_of_200_tool_rollouts_is_spliced(tmp_path: Path, template: str, count: int) -> None:
     tokenizer = make_fake_tokenizer(template)
     engine = LoggingEngine(tokenizer)
-    rollouts = await run_rollouts(tokenizer, engine, tmp_path / "calls.jsonl")
+    rollouts = await run_rollouts(tokenizer, engine, tmp_path / "calls.jsonl", count=count)
     total = check_rollouts(rollouts, engine, tmp_path / "calls.jsonl")
     assert total.forked_calls == 0
     assert all(c.splice == ("first" if c.index == 0 else "spliced") for calls in rollouts for c in calls)
@@ -175,7 +176,7 @@ async def test_every_turn_of_200_tool_rollouts_is_spliced(tmp_path: Path, templa
         for c in calls
         if list(c.sampled_ids) != tokenizer.encode(tokenizer.decode(c.sampled_ids), add_special_tokens=False)
     ]
-    assert len(respelled) > ROLLOUTS  # re-encoding would have gone wrong here
+    assert len(respelled) > count  # re-encoding would have gone wrong here
 
 
 async def test_a_template_that_strips_thinking_forks_and_still_trains_only_what_was_sampled(
@@ -183,7 +184,7 @@ async def test_a_template_that_strips_thinking_forks_and_still_trains_only_what_
 ) -> None:
     tokenizer = make_fake_tokenizer(STRIPS_THINKING)
     engine = LoggingEngine(tokenizer, thinks=True)
-    rollouts = await run_rollouts(tokenizer, engine, tmp_path / "calls.jsonl")
+    rollouts = await run_rollouts(tokenizer, engine, tmp_path / "calls.jsonl", count=60)
     total = check_rollouts(rollouts, engine, tmp_path / "calls.jsonl")
     assert total.forked_calls > 0 and total.spliced_calls > 0
 
@@ -198,4 +199,4 @@ async def test_200_tool_rollouts_with_the_real_smollm2_tokenizer(tmp_path: Path)
     engine = LoggingEngine(tokenizer)
     rollouts = await run_rollouts(tokenizer, engine, tmp_path / "calls.jsonl")
     total = check_rollouts(rollouts, engine, tmp_path / "calls.jsonl")
-    assert total.forked_calls == 0 and total.spliced_calls > ROLLOUTS
+    assert total.forked_calls == 0 and total.spliced_calls > 200

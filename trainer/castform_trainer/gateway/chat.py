@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from castform.calls import ModelCall, Sampling
+from castform.calls import ModelCall
 from castform.errors import RunFailedError
 from castform.seeds import derive_seed
 from castform_trainer.engines.contract import Engine, Generation
@@ -110,7 +110,14 @@ class ChatService:
             index=session.next_index,
             idempotency_key=key,
             prompt=prompt,
-            sampling=replace(used, max_new_tokens=min(used.max_new_tokens, room)),
+            samplings=tuple(
+                replace(
+                    used,
+                    max_new_tokens=min(used.max_new_tokens, room),
+                    seed=_derive_call_seed(session, request, session.next_index, choice),
+                )
+                for choice in range(request.asked.n)
+            ),
             overrides=overrides,
             generations=[None] * request.asked.n,
             started=loop.time(),
@@ -139,7 +146,7 @@ class ChatService:
     async def _sample(self, session: Session, work: Inflight) -> None:
         async def sample_one(choice: int) -> None:
             work.generations[choice] = await self._engine.generate(
-                work.prompt.ids, self._seeded(session, work, choice), version=session.spec.version
+                work.prompt.ids, work.samplings[choice], version=session.spec.version
             )
 
         try:
@@ -159,14 +166,6 @@ class ChatService:
             raise ApiError(
                 500, "engine_error", f"the engine failed: {type(first).__name__}: {first}"
             ) from first
-
-    def _seeded(self, session: Session, work: Inflight, choice: int) -> Sampling:
-        asked, spec = work.request.asked.seed, session.spec
-        if asked is not None and not spec.enforce_sampling:
-            seed = derive_seed(asked, choice)
-        else:
-            seed = derive_seed(spec.sampling.seed, work.index, choice)
-        return replace(work.sampling, seed=seed)
 
     async def _wait(self, session: Session, work: Inflight) -> None:
         assert work.task is not None
@@ -240,7 +239,7 @@ class ChatService:
         seconds: float,
     ) -> tuple[ModelCall, Served]:
         request, prompt, session_id = work.request, work.prompt, session.spec.session_id
-        used = self._seeded(session, work, choice)
+        used = work.samplings[choice]
         call_id = f"{session_id}/{work.index}/{choice}"
         reply, finish = self._reader.read(
             generation, prompt_text=prompt.text, stop=used.stop, tools=request.tools, call_key=call_id
@@ -273,3 +272,10 @@ class ChatService:
             message=normalize_messages([reply])[0],
         )
         return call, served
+
+
+def _derive_call_seed(session: Session, request: ChatRequest, index: int, choice: int) -> int:
+    """Return the seed of one reply: the session's own, or the client's where it may choose."""
+    if request.asked.seed is not None and not session.spec.enforce_sampling:
+        return derive_seed(request.asked.seed, choice)
+    return derive_seed(session.spec.sampling.seed, index, choice)

@@ -24,8 +24,8 @@ class Inflight:
     index: int
     idempotency_key: str | None
     prompt: Prompt
-    sampling: Sampling
-    """In force for every choice, except for the seed."""
+    samplings: tuple[Sampling, ...]
+    """In force, one a choice: they differ in the seed."""
     overrides: tuple[str, ...]
     task: asyncio.Task[None] | None = None
     generations: list[Generation | None] = field(default_factory=list)
