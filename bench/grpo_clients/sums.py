@@ -19,8 +19,8 @@ class Sums(BaseEnv):
         self, split: DatasetSplit, base_dir: Path, *, max_examples: int | None = None
     ) -> Dataset[Mapping[str, Any]]:
         examples = [
-            Example(id=str(place), payload={"prompt_messages": prompt})
-            for place, prompt in enumerate(make_prompts())
+            Example(id=f"{split}-{place}", payload={"prompt_messages": prompt})
+            for place, prompt in enumerate(make_prompts(split))
         ]
         return Dataset(examples[:max_examples])
 

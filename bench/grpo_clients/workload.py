@@ -19,15 +19,16 @@ LORA_ALPHA = 32
 LEARNING_RATE = 1e-6
 
 
-def make_prompts() -> list[list[dict[str, str]]]:
-    """Return 64 different chats: a rule, a solved example, a sum."""
+def make_prompts(split: str = "train") -> list[list[dict[str, str]]]:
+    """Return different chats of a rule, a solved example and a sum: 56 to train on, 8 to evaluate on."""
     head = [
         {"role": "system", "content": "Answer with the number alone between <answer> and </answer>."},
         {"role": "user", "content": "What is 30 + 4?"},
         {"role": "assistant", "content": "<answer>34</answer>"},
     ]
     pairs = [(first, second) for first in range(2, 10) for second in range(2, 10)]
-    return [[*head, {"role": "user", "content": f"What is {first} + {second}?"}] for first, second in pairs]
+    chats = [[*head, {"role": "user", "content": f"What is {first} + {second}?"}] for first, second in pairs]
+    return chats[8:] if split == "train" else chats[:8]
 
 
 def reward(reply: str) -> float:
@@ -36,7 +37,7 @@ def reward(reply: str) -> float:
 
 
 def read_arguments() -> argparse.Namespace:
-    """Return model (a folder), steps and threads (0: the library's default)."""
+    """Return model (a folder) and steps."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--model", required=True)
     parser.add_argument("--steps", type=int, required=True)

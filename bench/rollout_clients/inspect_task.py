@@ -19,6 +19,7 @@ def run(task: Task, base_url: str, concurrency: int, log_dir: str) -> int:
         task,
         model="openai/mock",
         model_base_url=base_url,
+        model_args={"responses_api": False},
         max_connections=concurrency,
         max_samples=concurrency,
         log_dir=log_dir,
@@ -26,7 +27,7 @@ def run(task: Task, base_url: str, concurrency: int, log_dir: str) -> int:
     )
     assert log.results is not None, log.error
     scored = log.results.scores[0]
-    return round(scored.metrics["accuracy"].value * (scored.scored_samples or 0))
+    return round(scored.metrics["mean"].value * (scored.scored_samples or 0))
 
 
 if __name__ == "__main__":
