@@ -22,6 +22,9 @@ class PrefixCache:
         self._entries: OrderedDict[tuple[int, ...], tuple[Snapshot, int]] = OrderedDict()
         self._bytes = 0
 
+    def __len__(self) -> int:
+        return len(self._entries)
+
     def find(self, ids: Sequence[int]) -> tuple[Snapshot, int] | None:
         """Return the snapshot that shares most with `ids` and how many tokens of it to use.
 

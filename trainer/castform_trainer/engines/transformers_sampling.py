@@ -94,7 +94,8 @@ def _invert(scaled_NV: Tensor, log_total_N: Tensor, uniform_N: Tensor) -> Tensor
     total_N = cumulative_NV[:, -1]
     below_total_N = torch.nextafter(total_N, torch.zeros_like(total_N))
     target_N = torch.minimum(uniform_N * total_N, below_total_N)
-    return torch.searchsorted(cumulative_NV, target_N[:, None], right=True)[:, 0]
+    found_N = torch.searchsorted(cumulative_NV, target_N[:, None], right=True)[:, 0]
+    return found_N.clamp_max(scaled_NV.shape[1] - 1)  # only nan goes past the end
 
 
 def _has_filter(sampling: Sampling) -> bool:
