@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from castform.config import LoraSection, OptimizerSection, RlSection
+from castform_trainer.models import load_causal_lm
 from castform_trainer.rl.batch import make_batch, pack
 from castform_trainer.rl.losses import make_loss
-from castform_trainer.models import load_causal_lm
 from castform_trainer.rl.policy import Policy
 from castform_trainer.rl.tree import TrainSequence, make_trees
 from castform_trainer.testing import make_tiny_model
@@ -199,5 +199,5 @@ def test_a_rollout_with_nothing_sampled_costs_nothing():
 
 def test_unequal_lengths_are_refused():
     wrong = TrainSequence(ids=[1, 2], mask=[0, 1], logprobs=[-1.0], advantage=1.0, rollout="r7")
-    with pytest.raises(ValueError, match="r7.*2, 2 and 1"):
+    with pytest.raises(ValueError, match=r"r7.*2, 2 and 1"):
         make_batch([wrong], tokens_per_microbatch=16)

@@ -7,6 +7,7 @@ rounding. Letters: M tokens, I and O widths of a layer, R rank.
 
 from __future__ import annotations
 
+import warnings
 from functools import partial
 from typing import Any
 
@@ -32,7 +33,8 @@ def add_lora(model: Any, config: LoraSection, *, seed: int) -> Any:
         bias="none",
         task_type="CAUSAL_LM",
     )
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # peft reads an attribute that transformers renames
         torch.manual_seed(seed)
         adapted = get_peft_model(model, lora)
     for module in adapted.modules():
