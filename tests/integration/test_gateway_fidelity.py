@@ -156,6 +156,7 @@ def check_rollouts(rollouts: list[list[ModelCall]], engine: LoggingEngine, log_p
         assert count_reencoded(build_segments(calls), said) == 0
         assert sum(sum(s.mask) for s in segments) == sum(len(ids) for _, ids in said.values())
         total += count_fidelity(calls)
+    assert total.broken_calls == 0
     assert sum(len(calls) for calls in rollouts) == len(engine.log)
     by_id = {c.call_id: c for c in read_calls(log_path)}
     assert by_id == {c.call_id: c for calls in rollouts for c in calls}
@@ -169,6 +170,7 @@ async def test_every_turn_of_200_tool_rollouts_is_spliced(tmp_path: Path, templa
     rollouts = await run_rollouts(tokenizer, engine, tmp_path / "calls.jsonl", count=count)
     total = check_rollouts(rollouts, engine, tmp_path / "calls.jsonl")
     assert total.forked_calls == 0
+    assert all(len(build_segments(calls)) == 1 for calls in rollouts)
     assert all(c.splice == ("first" if c.index == 0 else "spliced") for calls in rollouts for c in calls)
     respelled = [
         c

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -119,6 +120,12 @@ def test_a_fork_is_two_segments_that_share_a_prefix_trained_once():
     assert first.mask == (0, 1, 0, 1) and second.mask == (0, 0, 0, 1)
 
 
+def test_a_call_that_claims_a_splice_it_does_not_hold_is_counted():
+    calls = [make_call(0, [8], [1, 2]), replace(make_call(1, [8, 3, 9], [4]), splice="spliced")]
+    assert count_fidelity(calls).broken_calls == 1
+    assert count_fidelity([calls[0], replace(calls[1], prompt_ids=(8, 1, 2, 9))]).broken_calls == 0
+
+
 def test_aborted_replies_are_never_trained():
     calls = [make_call(0, [8], [1]), make_call(1, [8, 1, 9], [2], finish="abort")]
     (segment,) = build_segments(calls)
@@ -134,8 +141,6 @@ def test_equal_prompts_of_two_sessions_stay_apart():
 
 @pytest.mark.parametrize("field", ["prompt_ids", "sampled_ids", "logprobs"])
 def test_a_call_without_token_data_is_refused_by_field(field):
-    from dataclasses import replace
-
     with pytest.raises(UntrainableCallError, match=r"call s/0/0 has no") as caught:
         build_segments([replace(make_call(0, [8], [1]), **{field: None})])
     assert caught.value.field == field

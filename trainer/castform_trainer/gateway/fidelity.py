@@ -28,6 +28,8 @@ class Fidelity:
     """Sampled, but the client went away or the session ended."""
     unchosen_tokens: int = 0
     """Sampled as one of several replies, and not continued."""
+    broken_calls: int = 0
+    """Said to be spliced, but not starting with the ids of an earlier call: 0 by construction."""
 
     def __add__(self, other: Fidelity) -> Fidelity:
         return Fidelity(**{f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)})
@@ -43,6 +45,7 @@ def count_fidelity(calls: Sequence[ModelCall], *, unchosen: Unchosen = "mask") -
         counts[f"{call.splice}_calls"] += 1
         counts[f"{call.splice}_tokens"] += len(node.prompt)
         counts["sampled_tokens"] += size
+        counts["broken_calls"] += call.splice == "spliced" and node.parent is None
         if call.call_id in trained:
             counts["trained_tokens"] += size
         elif call.finish_reason == "abort":

@@ -61,7 +61,7 @@ class Node:
 
 
 def build_segments(calls: Sequence[ModelCall], *, unchosen: Unchosen = "mask") -> list[Segment]:
-    """Return the segments of a rollout's calls, branches that end in a trained reply first.
+    """Return the segments of a rollout's calls, branches that end in a trained reply first, longest first.
 
     Aborted replies are never trained. Of `n` replies to one request only those that a later call
     continues are trained, unless `unchosen` is "train". Segments without a trained token are left
@@ -72,7 +72,7 @@ def build_segments(calls: Sequence[ModelCall], *, unchosen: Unchosen = "mask") -
     trained = choose_trained(nodes, unchosen=unchosen)
     segments = []
     leaves = [node for node in nodes if not node.has_children]
-    for leaf in sorted(leaves, key=lambda node: node.call.call_id not in trained):
+    for leaf in sorted(leaves, key=lambda node: (node.call.call_id not in trained, -node.end)):
         segment = _make_segment(leaf, trained)
         if segment.spans:
             segments.append(segment)
