@@ -277,6 +277,7 @@ def test_an_adapter_copy_stays_until_its_last_reply(tmp_path: Path) -> None:
     source = tmp_path / "adapter"
     source.mkdir()
     (source / "adapter_config.json").write_text("{}")
+    (source / "adapter_model.safetensors").write_bytes(b"\x02" + bytes(7) + b"{}weights")
     versions = AdapterVersions(tmp_path / "copies", "base")
     copy = versions.copy_in(source, 1)
     versions.add(1)
@@ -290,6 +291,28 @@ def test_an_adapter_copy_stays_until_its_last_reply(tmp_path: Path) -> None:
         versions.copy_in(source, 1)
     other = AdapterVersions(tmp_path / "copies", "base")
     assert other.name_of(1) != versions.name_of(1) and other.name_of(0) == "base"
+
+
+def test_the_adapter_of_zeros_has_the_shapes_and_nothing_else(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    from safetensors.torch import load_file, save_file
+
+    source = tmp_path / "adapter"
+    source.mkdir()
+    (source / "adapter_config.json").write_text('{"r": 2}')
+    save_file({"a": torch.ones(2, 3), "b": torch.ones(4, 2)}, source / "adapter_model.safetensors")
+    versions = AdapterVersions(tmp_path / "copies", "base")
+    made = versions.make_zeros(source)
+    assert made is not None and versions.name_of(0) == "base"
+    versions.add(0)
+    name, folder = made
+    assert versions.name_of(0) == name and versions.make_zeros(source) is None
+    zeros = load_file(folder / "adapter_model.safetensors")
+    assert {key: (tuple(t.shape), t.abs().sum().item()) for key, t in zeros.items()} == {
+        "a": ((2, 3), 0.0),
+        "b": ((4, 2), 0.0),
+    }
+    assert (folder / "adapter_config.json").read_text() == '{"r": 2}'
 
 
 def test_the_first_cause_in_a_log_comes_before_its_echoes(tmp_path: Path) -> None:

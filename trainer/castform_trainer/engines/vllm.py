@@ -66,6 +66,7 @@ class VllmEngine:
         self._work_dir = work_dir
         self._adapters = AdapterVersions(adapter_dir or work_dir / "adapters", base_name)
         self._keep_log = keep_log
+        self._loading = asyncio.Lock()
         self._closed = False
 
     async def generate(
@@ -98,17 +99,7 @@ class VllmEngine:
         """See the contract. Raises ValueError for an old version, UsageError for a folder that
         holds no adapter or one that the server does not take."""
         self._check_open()
-        try:
-            copy = await asyncio.to_thread(self._adapters.copy_in, path, version)
-        except OSError as error:
-            raise RunFailedError(f"cannot copy the adapter {path} for vLLM: {error}") from error
-        body = {"lora_name": self._adapters.name_of(version), "lora_path": str(copy)}
-        try:
-            await self._post("/v1/load_lora_adapter", body, ADMIN_TIMEOUT_SECONDS)
-        except BaseException:
-            self._adapters.drop_copy(version)
-            raise
-        self._adapters.add(version)
+        await self._client.run(self._load(path, version))
 
     async def unload(self, version: int) -> None:
         """See the contract."""
@@ -153,7 +144,8 @@ class VllmEngine:
             ]
         except BadReplyError as error:
             raise RunFailedError(
-                f"the vLLM server at {self._client.url}: {error}", hint="castform needs vLLM 0.32 or newer"
+                f"the vLLM server at {self._client.url}: {error}",
+                hint="castform is tested with vLLM 0.32; older ones cannot score ids that are named",
             ) from error
         filtered = min(one) <= NO_LOGPROB
         gaps = [(a - one[0]) - 2 * (b - two[0]) for a, b in zip(one, two, strict=True)]
@@ -166,6 +158,31 @@ class VllmEngine:
     def _check_open(self) -> None:
         if self._closed:
             raise RuntimeError("the engine is closed")
+
+    async def _load(self, path: Path, version: int) -> None:
+        """Runs on the client's loop, one at a time."""
+        async with self._loading:
+            try:
+                copy = await asyncio.to_thread(self._adapters.copy_in, path, version)
+                await self._post_zeros(copy)
+                await self._post_adapter(copy.name, copy)
+            except BaseException as error:
+                if not isinstance(error, ValueError):  # then the folder is that of an older version
+                    self._adapters.drop_copy(version)
+                if isinstance(error, OSError):
+                    raise RunFailedError(f"cannot copy the adapter {path} for vLLM: {error}") from error
+                raise
+            self._adapters.add(version)
+
+    async def _post_zeros(self, copy: Path) -> None:
+        zeros = await asyncio.to_thread(self._adapters.make_zeros, copy)
+        if zeros is not None:
+            await self._post_adapter(*zeros)
+            self._adapters.add(0)
+
+    async def _post_adapter(self, name: str, folder: Path) -> None:
+        body = {"lora_name": name, "lora_path": str(folder)}
+        await self._post("/v1/load_lora_adapter", body, ADMIN_TIMEOUT_SECONDS)
 
     async def _score(self, name: str, ids: Sequence[int], start: int) -> list[float]:
         positions = range(start, min(start + SCORES_PER_REQUEST, len(ids)))
@@ -204,8 +221,8 @@ class VllmEngine:
         return f"\n{self.server.describe_end()}" if self.server is not None else ""
 
     async def _leave(self) -> None:
-        for version in self._adapters.loaded():
-            body = {"lora_name": self._adapters.name_of(version)}
+        for name in self._adapters.names():
+            body = {"lora_name": name}
             try:
                 await self._client.call("POST", "/v1/unload_lora_adapter", body, timeout_seconds=5.0)
             except (ServerRefusedError, ServerGoneError, ClientClosedError):
@@ -217,6 +234,5 @@ class VllmEngine:
             if self.server.is_running() and not self._keep_log:
                 self.server.log_path.unlink(missing_ok=True)
             self.server.stop()
-        for version in self._adapters.loaded():
-            self._adapters.remove(version)
+        self._adapters.drop_copies()
         shutil.rmtree(self._work_dir, ignore_errors=True)

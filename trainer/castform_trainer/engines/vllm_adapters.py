@@ -3,6 +3,10 @@
 Every version gets a new name and a new folder. Under an old name the server could answer
 from the prefix cache of the old weights, and a folder that the trainer writes again could be
 read again when the server has dropped the version from memory.
+
+The base model is served through an adapter of zeros as soon as there is any other adapter: vLLM's
+CPU build (0.32) otherwise computes base replies that share a batch with adapter replies through
+whatever adapter lies in the last of its slots. Adding zeros changes no bit.
 """
 
 from __future__ import annotations
@@ -25,6 +29,7 @@ class AdapterVersions:
         self._folder = folder
         self._base_name = base_name
         self._prefix = f"castform-{secrets.token_hex(4)}"
+        self._has_zeros = False
         self._lock = threading.Lock()
         self._loaded: set[int] = set()
         self._highest = 0
@@ -32,7 +37,7 @@ class AdapterVersions:
 
     def name_of(self, version: int) -> str:
         """Return the name that the server knows a version by; 0 is the base model."""
-        return f"{self._prefix}-v{version}" if version else self._base_name
+        return self._folder_name(version) if version or self._has_zeros else self._base_name
 
     def copy_in(self, path: Path, version: int) -> Path:
         """Copy an adapter folder to the version's own place and return that.
@@ -45,19 +50,45 @@ class AdapterVersions:
                 raise ValueError(
                     f"adapter version {version} is not larger than {self._highest}, the newest so far"
                 )
-        if not (path / "adapter_config.json").is_file():
-            raise UsageError(f"{path} is not a PEFT adapter folder: it has no adapter_config.json")
-        target = self._folder / self.name_of(version)
+        for name in ("adapter_config.json", "adapter_model.safetensors"):
+            if not (path / name).is_file():
+                raise UsageError(f"{path} is not a PEFT adapter folder: it has no {name}")
+        target = self._folder / self._folder_name(version)
         shutil.copytree(path, target)
         return target
 
+    def make_zeros(self, path: Path) -> tuple[str, Path] | None:
+        """Write an adapter of zeros, shaped like the one in `path`; return its name and folder.
+
+        None: the server has it. Call `add(0)` when the server has taken it.
+        """
+        if self._has_zeros:
+            return None
+        name = self._folder_name(0)
+        target = self._folder / name
+        shutil.rmtree(target, ignore_errors=True)
+        shutil.copytree(path, target)
+        weights = target / "adapter_model.safetensors"
+        content = weights.read_bytes()
+        header = 8 + int.from_bytes(content[:8], "little")  # its length, then names and shapes
+        weights.write_bytes(content[:header] + bytes(len(content) - header))
+        return name, target
+
     def drop_copy(self, version: int) -> None:
         """Remove a version's folder, loaded or not."""
-        shutil.rmtree(self._folder / self.name_of(version), ignore_errors=True)
+        shutil.rmtree(self._folder / self._folder_name(version), ignore_errors=True)
+
+    def drop_copies(self) -> None:
+        """Remove every folder of this engine: nothing of it is loaded any more."""
+        for folder in self._folder.glob(f"{self._prefix}-*"):
+            shutil.rmtree(folder, ignore_errors=True)
 
     def add(self, version: int) -> None:
-        """Count a version as loaded: it is the newest from here on."""
+        """Count a version as loaded: it is the newest from here on. 0 is the adapter of zeros."""
         with self._lock:
+            if not version:
+                self._has_zeros = True
+                return
             self._loaded.add(version)
             self._highest = max(self._highest, version)
 
@@ -72,10 +103,11 @@ class AdapterVersions:
             self.drop_copy(version)
         return True
 
-    def loaded(self) -> list[int]:
-        """Return the loaded versions, oldest first."""
+    def names(self) -> list[str]:
+        """Return the names of all adapters that the server holds for this engine."""
         with self._lock:
-            return sorted(self._loaded)
+            versions = [*([0] if self._has_zeros else []), *sorted(self._loaded)]
+        return [self._folder_name(version) for version in versions]
 
     @contextmanager
     def use(self, version: int | None) -> Iterator[int]:
@@ -93,3 +125,6 @@ class AdapterVersions:
                 gone = chosen and chosen not in self._loaded and not self._in_use[chosen]
             if gone:
                 self.drop_copy(chosen)
+
+    def _folder_name(self, version: int) -> str:
+        return f"{self._prefix}-v{version}" if version else f"{self._prefix}-base"

@@ -61,7 +61,15 @@ class VllmClient:
 
         Raises ServerRefusedError, ServerGoneError or ClientClosedError. `Any`: JSON.
         """
-        return await self._on_own_loop(self._request(method, path, body, timeout_seconds))
+        return await self.run(self._request(method, path, body, timeout_seconds))
+
+    async def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Await a coroutine on the client's loop. Raises ClientClosedError when it is closed first."""
+        if self._closed:
+            work.close()
+            raise ClientClosedError
+        future = asyncio.run_coroutine_threadsafe(self._tracked(work), self._loop)
+        return await asyncio.wrap_future(future)
 
     def run_blocking(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on this client's loop and wait for it; for callers without a loop."""
@@ -80,13 +88,6 @@ class VllmClient:
     def _run_loop(self) -> None:
         asyncio.set_event_loop(self._loop)
         self._loop.run_forever()
-
-    async def _on_own_loop(self, work: Coroutine[Any, Any, T]) -> T:
-        if self._closed:
-            work.close()
-            raise ClientClosedError
-        future = asyncio.run_coroutine_threadsafe(self._tracked(work), self._loop)
-        return await asyncio.wrap_future(future)
 
     async def _tracked(self, work: Coroutine[Any, Any, T]) -> T:
         task = asyncio.current_task()
