@@ -93,6 +93,7 @@ def check_moments(moments, tmp_path, processes, config, straight):
     assert killed >= moments // 2
 
 
+@pytest.mark.timeout(900)
 def test_killed_at_a_few_moments_a_run_resumes_to_the_same_weights(tmp_path, processes, config, straight):
     check_moments(FEW, tmp_path, processes, config, straight)
 

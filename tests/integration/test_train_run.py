@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from castform.config import RunConfig
 from castform.errors import RunFailedError, UsageError
 from castform.plugins.events import CheckpointSaved, EvalEnded, GroupScored, RunEnded, RunStarted, StepEnded
 from castform.runs import RunStore
@@ -205,6 +206,18 @@ def test_a_changed_environment_is_not_resumed(tmp_path, model, store):
         asyncio.run(resume(result.run_id, store=store))
 
 
+def test_a_finished_run_goes_on_only_for_more_steps(tmp_path, model, store):
+    config = make_config(write_environment(tmp_path), model, run={"steps": 1})
+    result = asyncio.run(train(config, store=store))
+    with pytest.raises(UsageError, match="has finished its 1 steps"):
+        asyncio.run(resume(result.run_id, store=store))
+    more = RunConfig.model_validate({**config.model_dump(), "run": {**config.run.model_dump(), "steps": 2}})
+    longer = asyncio.run(resume(result.run_id, store=store, change=lambda _: more))
+    assert (longer.status, longer.steps) == ("finished", 2)
+    straight = asyncio.run(train(more, store=store))
+    assert adapter_bytes(longer) == adapter_bytes(straight)
+
+
 def test_minibatches_and_evaluations_on_the_way_work_together(tmp_path, model, store):
     config = make_config(
         write_environment(tmp_path),
@@ -215,4 +228,4 @@ def test_minibatches_and_evaluations_on_the_way_work_together(tmp_path, model, s
     )
     result = asyncio.run(train(config, store=store))
     labels = [record.label for record in store.list_evals(result.run_id)]
-    assert labels == ["before", "step-1", "after", "verdict"]
+    assert labels == ["before", "step", "after", "verdict"]

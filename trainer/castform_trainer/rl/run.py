@@ -6,7 +6,7 @@ import asyncio
 import os
 import shutil
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -99,6 +99,12 @@ async def resume(
             hint=f"`castform runs stop {record.run_id}` stops it",
         )
     config = change(RunConfig.model_validate(record.config))
+    done = [checkpoint.step for checkpoint in list_checkpoints(record.run_dir / "checkpoints")]
+    if record.status == "finished" and done and done[-1] >= config.run.steps:
+        raise UsageError(
+            f"run {record.run_id} has finished its {config.run.steps} steps",
+            hint=f"`castform train --resume {record.run_id} --steps {2 * config.run.steps}` goes on from there",
+        )
     prepared = await prepare(config)
     pin = prepared.environment.pin.as_dict()
     if pin["content_sha256"] != record.environment.get("content_sha256"):
@@ -215,7 +221,7 @@ async def run_eval(run: Training, prepared: Prepared, label: str, state: LoopSta
                 max_new_tokens=run.config.sampling.max_new_tokens, temperature=section.temperature
             ),
             seed=run.config.run.seed,
-            name=f"eval-{label}",
+            name=f"eval-{label}-{step}",
             weights=run.config.environment.weights,
             concurrency=run.config.rl.max_concurrent_rollouts,
             enforce_sampling=True,
@@ -239,13 +245,15 @@ async def _open_training(
     """Load the model twice, once to sample and once to train, and put the gateway before the first."""
     config, model = prepared.config, prepared.model
     tokenizer = await asyncio.to_thread(load_tokenizer, model)
-    engine: Engine = await asyncio.to_thread(load_engine_factory(config.engine.name), config, model)
-    gateway = Gateway(
-        engine, tokenizer, log_path=run_dir / (reporter.calls_path or ""), model_name=model.name
-    )
-    endpoint = GatewayEndpoint(gateway)
-    try:
-        gateway.start()
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(prepared.environment.environment.aclose)
+        make_engine = load_engine_factory(config.engine.name)
+        engine: Engine = await asyncio.to_thread(make_engine, config, model)
+        stack.push_async_callback(engine.close)
+        log_path = run_dir / (reporter.calls_path or "")
+        gateway = Gateway(engine, tokenizer, log_path=log_path, model_name=model.name).start()
+        endpoint = GatewayEndpoint(gateway)
+        stack.push_async_callback(endpoint.aclose)
         base = await asyncio.to_thread(load_causal_lm, model.path, dtype=model.dtype, device=model.device)
         policy = Policy(
             base,
@@ -258,7 +266,7 @@ async def _open_training(
         async def after_step(state: LoopState) -> None:
             every = config.eval.every
             if every and state.step % every == 0 and state.step < config.run.steps:
-                await run_eval(training, prepared, f"step-{state.step}", state)
+                await run_eval(training, prepared, "step", state)
 
         training = Training(
             config=config,
@@ -278,10 +286,6 @@ async def _open_training(
         )
         await training.canary.check(engine, version=0)
         yield training
-    finally:
-        await endpoint.aclose()
-        await engine.close()
-        await prepared.environment.environment.aclose()
 
 
 def _restore(run: Training, state: LoopState) -> Checkpoint | None:
