@@ -167,7 +167,12 @@ class _Validation:
             elif rollout.error:
                 broken.append(rollout.error)
             elif not rollout.calls:
-                broken.append("it never called the model")
+                full = rollout.termination_reason == "context_exceeded"
+                broken.append(
+                    "the first prompt does not fit the context budget"
+                    if full
+                    else "it never called the model"
+                )
         for text in dict.fromkeys(broken):
             message = f"on the first example, {broken.count(text)} of 2 siblings failed: {text}"
             if len(broken) == 2:
