@@ -127,7 +127,7 @@ def test_adapters_are_fp32_on_a_bf16_base_and_nothing_else_learns(folder):
     assert math.isfinite(stats.loss) and stats.grad_norm > 0
 
 
-def test_an_update_raises_what_was_rewarded_and_lowers_what_was_not(folder):
+def test_updates_favour_what_was_rewarded_over_what_was_not(folder):
     policy = make_policy(folder)
     batch = make_step(repeat=2)
     with torch.no_grad():
@@ -138,8 +138,7 @@ def test_an_update_raises_what_was_rewarded_and_lowers_what_was_not(folder):
         after = policy.score(batch.micro_batches[0])
     tokens = batch.micro_batches[0].pair_tokens_U.tolist()
     good, bad = tokens.index(10), tokens.index(11)
-    assert after[good] > before[good]
-    assert after[bad] < before[bad]
+    assert after[good] - after[bad] > before[good] - before[bad] + 0.1
 
 
 def test_one_batch_is_exactly_on_policy_and_later_ones_are_not(folder):
