@@ -72,7 +72,8 @@ def adapters(folder: ModelFolder, tmp_path_factory: pytest.TempPathFactory) -> l
 
 @pytest.fixture(scope="session")
 def started(folder: ModelFolder) -> Iterator[VllmEngine]:
-    options = {"python": str(PYTHON), "cpu_threads": 2, "kv_cache_gib": 1}
+    log = folder.path.parent / "server.log"
+    options = {"python": str(PYTHON), "cpu_threads": 2, "kv_cache_gib": 1, "log": str(log)}
     config = load_config(engine__name="vllm", engine__max_batch=16, lora__rank=8, engine__options=options)
     engine = make_vllm_engine(config, folder)
     yield engine

@@ -103,7 +103,7 @@ def test_an_interpreter_without_vllm_is_named_with_what_to_do(tmp_path: Path) ->
         tmp_path / "python", "raise SystemExit(\"ModuleNotFoundError: No module named 'vllm'\")"
     )
     with pytest.raises(RunFailedError, match="ended before it was ready") as caught:
-        make_vllm_engine(make_config(python=str(python)), make_folder(tmp_path))
+        make_vllm_engine(make_config(python=str(python), log=str(tmp_path / "log")), make_folder(tmp_path))
     assert "No module named 'vllm'" in str(caught.value)
     assert "CASTFORM_VLLM_PYTHON" in (caught.value.hint or "")
 
