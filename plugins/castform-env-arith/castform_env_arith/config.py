@@ -22,5 +22,5 @@ class ArithConfig(BaseModel):
 
 class MixedConfig(ArithConfig):
     level: int = Field(1, ge=1, le=5)
-    """1: sums and differences up to 20. 2: two-digit sums besides. 3: two-digit sums and differences.
+    """1: sums and differences up to 24. 2: two-digit sums besides. 3: two-digit sums and differences.
     4: products up to 20 x 20 besides. 5: two-digit products instead."""

@@ -19,7 +19,7 @@ def register_environments() -> list[EnvironmentSpec]:
         ),
         EnvironmentSpec(
             name="add",
-            summary="Sums up to 20",
+            summary="Sums up to 24",
             factory="castform_env_arith.environment:make_add",
             config=_CONFIG,
             tags=("single-turn", "easy"),
@@ -33,7 +33,7 @@ def register_environments() -> list[EnvironmentSpec]:
         ),
         EnvironmentSpec(
             name="subtract",
-            summary="Differences of numbers up to 20, never below zero",
+            summary="Differences of numbers up to 24, never below zero",
             factory="castform_env_arith.environment:make_subtract",
             config=_CONFIG,
             tags=("single-turn", "easy"),

@@ -15,7 +15,7 @@ from typing import Literal
 Split = Literal["train", "eval"]
 Symbol = Literal["+", "-", "*"]
 
-HELD_OUT_SHARE = 0.45
+HELD_OUT_SHARE = 0.4
 """Share of the operand pairs that only evaluation sees."""
 
 
@@ -53,8 +53,9 @@ class Question:
         return self.first * self.second
 
 
-SMALL_SUMS = Kind(symbol="+", low=0, high=20, largest_answer=20)
-SMALL_DIFFERENCES = Kind(symbol="-", low=0, high=20)
+# No operand is 0: where it is, repeating the other one is right, and a small model learns just that.
+SMALL_SUMS = Kind(symbol="+", low=1, high=23, largest_answer=24)
+SMALL_DIFFERENCES = Kind(symbol="-", low=1, high=24)
 TWO_DIGIT_SUMS = Kind(symbol="+", low=10, high=99)
 TWO_DIGIT_DIFFERENCES = Kind(symbol="-", low=10, high=99)
 SMALL_PRODUCTS = Kind(symbol="*", low=2, high=20)
@@ -119,7 +120,7 @@ def solved_examples(question: Question, count: int) -> list[Question]:
     shown: list[Question] = []
     step = 1
     while len(shown) < count:
-        solved = Question(kind=kind, first=kind.high + 10 * step, second=kind.low + 3 + step)
+        solved = Question(kind=kind, first=kind.high + 7 + 10 * (step - 1), second=kind.low + 2 + step)
         if solved.answer != question.answer:
             shown.append(solved)
         step += 1

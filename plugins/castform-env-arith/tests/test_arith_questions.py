@@ -100,6 +100,12 @@ def test_an_exhausted_kind_leaves_its_turns_to_the_others() -> None:
     assert sum(q.kind == tiny for q in drawn) == available
 
 
+@every_grade
+def test_repeating_an_operand_is_never_a_right_sum_or_product(kinds: tuple[Kind, ...]) -> None:
+    asked = [q for split in ("train", "eval") for q in draw_questions(kinds, split, count=EVERYTHING, seed=0)]
+    assert not [q for q in asked if q.kind.symbol != "-" and q.answer in (q.first, q.second)]
+
+
 def test_differences_never_go_below_zero() -> None:
     assert min(q.answer for q in list_questions(SMALL_DIFFERENCES, "train")) >= 0
 
