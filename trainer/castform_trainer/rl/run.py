@@ -88,7 +88,8 @@ async def resume(
     """Continue a run from its last checkpoint, with the config it was started with.
 
     `change` may adjust what leaves the steps so far as they are (run.steps, run.max_seconds).
-    Raises UsageError when the run is going on, is no training, or its environment has changed.
+    Raises UsageError when the run is going on, is no training, has taken all its steps, or its
+    environment has changed.
     """
     record = store.find_run(run_id)
     if record.kind != "train" or record.run_dir is None:
@@ -99,12 +100,6 @@ async def resume(
             hint=f"`castform runs stop {record.run_id}` stops it",
         )
     config = change(RunConfig.model_validate(record.config))
-    done = [checkpoint.step for checkpoint in list_checkpoints(record.run_dir / "checkpoints")]
-    if record.status == "finished" and done and done[-1] >= config.run.steps:
-        raise UsageError(
-            f"run {record.run_id} has finished its {config.run.steps} steps",
-            hint=f"`castform train --resume {record.run_id} --steps {2 * config.run.steps}` goes on from there",
-        )
     prepared = await prepare(config)
     pin = prepared.environment.pin.as_dict()
     if pin["content_sha256"] != record.environment.get("content_sha256"):
@@ -113,6 +108,12 @@ async def resume(
             f"(then version {record.environment.get('version') or '?'}, now {pin['version'] or '?'}; "
             "its files differ)",
             hint="install the old version again, or start a new run",
+        )
+    done = [checkpoint.step for checkpoint in list_checkpoints(record.run_dir / "checkpoints")]
+    if record.status == "finished" and done and done[-1] >= config.run.steps:
+        raise UsageError(
+            f"run {record.run_id} has finished its {config.run.steps} steps",
+            hint=f"`castform train --resume {record.run_id} --steps {2 * config.run.steps}` goes on from there",
         )
     return await _run(prepared, store, record.run_id, record.run_dir, listeners, resume=True)
 
