@@ -63,9 +63,9 @@ def run_whole(config: dict[str, Any], home: str, run_id: str) -> None:
 
     with RunStore.open(Path(home)) as store:
         try:
-            store.get_run(run_id)
+            status = store.get_run(run_id).status
         except UsageError:
-            work = train(RunConfig.model_validate(config), store=store, run_id=run_id)
+            asyncio.run(train(RunConfig.model_validate(config), store=store, run_id=run_id))
         else:
-            work = resume(run_id, store=store)
-        asyncio.run(work)
+            if status != "finished":  # it may have been killed on its way out
+                asyncio.run(resume(run_id, store=store))
