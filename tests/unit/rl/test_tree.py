@@ -33,9 +33,8 @@ def make_policy(folder):
     base = load_causal_lm(folder, device="cpu", dtype="float64")
     for module in list(base.modules()):
         for name, child in module.named_children():
-            if type(child).__name__.endswith(
-                "RMSNorm"
-            ):  # transformers' own computes in fp32 whatever it is given
+            # transformers' own norm computes in fp32 whatever it is given
+            if type(child).__name__.endswith("RMSNorm"):
                 setattr(module, name, make_double_norm(child))
     policy = Policy(base, lora=LoraSection(rank=4, alpha=8.0), optimizer=OptimizerSection(), temperature=0.7)
     draw = torch.Generator().manual_seed(3)
@@ -73,7 +72,6 @@ def random_sequences(seed, *, groups=2, depth=3):
                     logprobs=logprobs,
                     advantage=draw.uniform(-1, 1),
                     rollout=f"g{group}-{sample}",
-                    group=f"g{group}",
                 )
             )
     return found
@@ -172,6 +170,16 @@ def test_siblings_that_sampled_the_same_token_both_count():
     batch = make_batch([sequence, twin], tokens_per_microbatch=16)
     assert batch.trained_tokens == 2
     assert len(batch.micro_batches[0].pair_tokens_U) == 1
+
+
+def test_two_calls_of_one_rollout_that_sampled_the_same_both_count_and_one_call_counts_once():
+    def segment(call):
+        return TrainSequence(
+            ids=[1, 5], mask=[0, 1], logprobs=[0.0, -1.0], advantage=1.0, rollout="a", calls=["", call]
+        )
+
+    assert make_batch([segment("x"), segment("y")], tokens_per_microbatch=16).trained_tokens == 2
+    assert make_batch([segment("x"), segment("x")], tokens_per_microbatch=16).trained_tokens == 1
 
 
 def test_shared_tokens_are_computed_once():
