@@ -13,10 +13,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from benchmax.envs import Example
+from benchmax.envs import Environment, Example
 from castform.calls import Sampling
 from castform.environments import load_examples
 from castform.errors import CastformError
+from castform.gold import read_gold
 from castform.plugins.environments import LoadedEnvironment
 from castform.plugins.references import load_config_model, load_factory
 from castform.plugins.specs import RewardSpec
@@ -85,7 +86,7 @@ async def describe_environment(loaded: LoadedEnvironment) -> EnvironmentDescript
         split: Split = "eval" if "eval" in examples else "train"
         example = examples[split][0]
         played = await _play(loaded, example, split)
-        gold = environment.gold(example)
+        gold = _read_gold(environment, example)
     finally:
         await environment.aclose()
     return EnvironmentDescription(
@@ -174,9 +175,16 @@ async def _load_splits(loaded: LoadedEnvironment) -> tuple[dict[Split, list[Exam
     return examples, {split: str(error) for split, error in faults.items()}
 
 
+def _read_gold(environment: Environment[Any, Any], example: Example[Any]) -> Any:  # the author's own type
+    try:
+        return read_gold(environment, example)
+    except RuntimeError as error:
+        raise CastformError(str(error), hint="-v shows the traceback") from error
+
+
 async def _play(loaded: LoadedEnvironment, example: Example[Any], split: Split) -> dict[str, Any]:
     """Let the environment make one attempt; return the fields of the description that it fills."""
-    gold = loaded.environment.gold(example)
+    gold = _read_gold(loaded.environment, example)
     requests: list[Mapping[str, Any]] = []
 
     def answer(request: ScriptedRequest) -> str:

@@ -29,7 +29,7 @@ async def load_examples(
             f"the {split} dataset needs the file {error.filename or error}, which does not exist",
             hint=f"relative paths start at {base_dir}",
         ) from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # the author's code
         place = "; ".join(getattr(error, "__notes__", []))
         told = isinstance(error, (ValueError, TypeError)) and (place or _names_a_line(str(error)))
         raise (UsageError if told else CastformError)(

@@ -35,7 +35,7 @@ def read_gold(environment: Environment[Any, Any], example: Example[Any]) -> Any:
     """
     try:
         gold = environment.gold(example)
-    except Exception as error:  # the author's code may raise anything
+    except (Exception, SystemExit) as error:  # the author's code may raise anything
         raise RuntimeError(f"gold() raised {type(error).__name__}: {error}") from error
     return None if gold is None or gold == "" or gold == [] else gold
 

@@ -55,7 +55,7 @@ def judge_probes(report: ProbeReport) -> list[Finding]:
             Finding(
                 level="fault",
                 code="reward_raises",
-                message=f"the environment raises on some answers: {'; '.join(report.crashes[:3])}",
+                message=f"the environment fails to score some answers: {'; '.join(report.crashes[:3])}",
             )
         )
     return findings

@@ -14,15 +14,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchmax.envs import Environment, Example
+from benchmax.envs.termination import KNOWN_REASONS, SCORABLE
 from castform.gold import RENDERINGS, Rendering, gold_script, gold_text, read_gold
 from castform.playback import Playback
 from castform.probes import PROBES, Probe, ProbeContext, ProbeOutcome, ProbeReport
-from castform.rollouts import ENVIRONMENT_ERROR, Rollout, RolloutGroup, Split
+from castform.rollouts import ENVIRONMENT_ERROR, ROLLOUT_TIMEOUT, Rollout, RolloutGroup, Split
 from castform.scripted_replies import Script
 
 GOLD = "gold"
 TOLERANCE = 1e-9
 GROUPS_AT_ONCE = 8
+DEFECTS = frozenset({ENVIRONMENT_ERROR, ROLLOUT_TIMEOUT, *KNOWN_REASONS}) - SCORABLE - {"model_error"}
+"""Failures that are the environment's: the scripted answers work, and no model is there to blame."""
 
 
 async def run_probes(
@@ -196,7 +199,7 @@ def _report(
                     f"{name}: {rollout.error}"
                     for row in played
                     for name, rollout in row.items()
-                    if rollout.termination_reason in (ENVIRONMENT_ERROR, "reward_error")
+                    if rollout.termination_reason in DEFECTS
                 }
             )
         ),

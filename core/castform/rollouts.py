@@ -19,6 +19,7 @@ from benchmax.auth import StaticBearerAuth
 from benchmax.envs import Environment, Example, RolloutAttempt, RolloutOutcome, RolloutRequest
 from benchmax.envs.model_client import request_defaults
 from benchmax.envs.observe import observe_rollouts
+from benchmax.envs.termination import describe_error
 from castform.calls import ModelCall, Sampling
 from castform.endpoint import Endpoint, SessionGrant, SessionSpec
 from castform.observed_calls import ObservedCall, make_model_calls
@@ -175,7 +176,7 @@ async def _settle(
         fields = grants[0].request_fields if grants else {}
         if fields:
             stack.enter_context(request_defaults(fields))
-        task = asyncio.create_task(environment.run_group(requests), name=f"group-{requests[0].rollout_id}")
+        task = asyncio.create_task(_run(environment, requests), name=f"group-{requests[0].rollout_id}")
     try:
         done, _ = await asyncio.wait({task}, timeout=timeout_seconds)
     except asyncio.CancelledError:
@@ -191,7 +192,7 @@ async def _settle(
     error = task.exception()
     if error is not None:
         logger.warning("group of %s failed in the environment", requests[0].rollout_id, exc_info=error)
-        return _Failure(ENVIRONMENT_ERROR, f"{type(error).__name__}: {error}")
+        return _Failure(ENVIRONMENT_ERROR, describe_error(error))
     outcomes: object = task.result()  # run_group may be overridden: look before believing
     expected = [request.rollout_id for request in requests]
     if not isinstance(outcomes, Mapping) or set(outcomes) != set(expected):
@@ -199,6 +200,16 @@ async def _settle(
     if not all(isinstance(outcome, RolloutOutcome) for outcome in outcomes.values()):
         return _Failure(ENVIRONMENT_ERROR, "run_group returned something that is not a RolloutOutcome")
     return outcomes
+
+
+async def _run(
+    environment: Environment[Any, Any], requests: Sequence[RolloutRequest[Any]]
+) -> Mapping[str, RolloutOutcome]:
+    """Await run_group; sys.exit in an override would end the whole program, so it becomes an error."""
+    try:
+        return await environment.run_group(requests)
+    except SystemExit as error:
+        raise RuntimeError(f"run_group called sys.exit({error.code!r})") from error
 
 
 async def _end(task: asyncio.Task[Any]) -> None:

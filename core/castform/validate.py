@@ -116,7 +116,7 @@ class _Validation:
         """Return whether the environment itself reports an error."""
         try:
             diagnostics = tuple(self.environment.validation_diagnostics())
-        except Exception as error:  # noqa: BLE001 - the author's code
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - the author's code
             self._fault("diagnostics_raise", f"validation_diagnostics raised {_describe(error)}")
             return True
         for item in diagnostics:

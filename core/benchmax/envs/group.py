@@ -94,6 +94,8 @@ async def _settled_attempt(
             rewards={},
             error=failure.message,
         )
+    except SystemExit as error:  # out of a task it would end the whole program, without a word
+        raise RuntimeError(f"the environment called sys.exit({error.code!r})") from error
     _check_attempt(environment, request, attempt)
     return attempt
 

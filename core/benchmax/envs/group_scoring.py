@@ -39,7 +39,8 @@ async def _score_together(
         group_rewards = await _ask_group_hook(environment, scorable)
     except RolloutFailure as failure:
         return {attempt.rollout_id: _failed_outcome(attempt, failure) for attempt in scorable}
-    except Exception as error:  # the author's hook: its defect fails the group's scores, not the run
+    except (Exception, SystemExit) as error:
+        # the author's hook: its defect fails the group's scores, not the run
         logger.warning("compute_group_rewards failed", exc_info=error)
         defect = RolloutFailure("group_reward_error", describe_error(error))
         return {attempt.rollout_id: _failed_outcome(attempt, defect) for attempt in scorable}

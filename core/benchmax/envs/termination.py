@@ -31,4 +31,5 @@ KNOWN_REASONS: Final = SCORABLE | {
 
 def describe_error(error: BaseException) -> str:
     """Return `Type: message`, the form in which a foreign exception is kept with an outcome."""
-    return f"{type(error).__name__}: {error}"
+    text = str(error)
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

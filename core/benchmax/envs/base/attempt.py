@@ -65,7 +65,7 @@ class Attempt:
                 await self._score()
         except RolloutFailure as failure:
             self._fail(failure)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             if not entered:
                 self._fail(RolloutFailure("sandbox_error", f"rollout_context: {describe_error(error)}"))
             elif not self._scored:
@@ -98,7 +98,7 @@ class Attempt:
             return ToolBox(self._env, self._request.rollout_id, definitions)
         except RolloutFailure:
             raise
-        except Exception as error:  # the author's list_tools: a defect fails this rollout alone
+        except (Exception, SystemExit) as error:  # the author's list_tools: a defect fails this rollout alone
             raise RolloutFailure("tool_error", f"list_tools: {describe_error(error)}") from error
 
     async def _score(self) -> None:
@@ -109,7 +109,8 @@ class Attempt:
                 self._rollout = replace(rollout, rewards=rewards)
             except RolloutFailure as failure:
                 self._fail(failure)
-            except Exception as error:  # the author's reward: a defect costs this rollout its score
+            except (Exception, SystemExit) as error:
+                # the author's reward: a defect costs this rollout its score
                 logger.warning("compute_reward failed for %s", rollout.rollout_id, exc_info=error)
                 self._fail(RolloutFailure("reward_error", describe_error(error)))
         self._scored = True

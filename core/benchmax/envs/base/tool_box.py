@@ -70,7 +70,8 @@ class ToolBox:
                 return tool_content(await result if inspect.isawaitable(result) else result)
         except RolloutFailure:
             raise
-        except Exception as error:  # the author's run_tool: a defect there ends this rollout alone
+        except (Exception, SystemExit) as error:
+            # the author's run_tool: a defect there ends this rollout alone
             if clock.expired():
                 raise ArgumentFault(
                     f"Tool {name!r} took longer than {limit} seconds and was stopped."
