@@ -10,8 +10,9 @@ import argparse
 import importlib
 import io
 import os
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NoReturn
 
 from castform import __version__
@@ -38,6 +39,11 @@ class _Parser(argparse.ArgumentParser):
     """An argument parser whose faults are errors like all others."""
 
     def error(self, message: str) -> NoReturn:
+        wrong = re.search(r"invalid choice: '(.*)' \(choose from (.*)\)", message)
+        if wrong:
+            close = _suggest(wrong[1], [choice.strip(" '") for choice in wrong[2].split(",")])
+            if close:
+                raise UsageError(f"{self.prog} has no {wrong[1]!r}", hint=f"did you mean {close!r}?")
         raise UsageError(message, hint=f"`{self.prog} --help` shows how it is used")
 
 
@@ -80,8 +86,7 @@ def _run(words: list[str], verbose: bool) -> int:
     name = words[0]
     if name not in COMMANDS:
         raise _make_unknown(name)
-    if verbose:
-        _show_logs()
+    _show_logs(verbose)
     module = importlib.import_module(COMMANDS[name][0])
     parser = _Parser(prog=f"castform {name}", description=_sentence(COMMANDS[name][1]))
     parser.add_argument("-v", "--verbose", action="store_true", help="show logs and tracebacks")
@@ -113,13 +118,17 @@ def _make_help() -> str:
 
 
 def _make_unknown(name: str) -> UsageError:
-    import difflib
-
     if name.startswith("-"):
         return UsageError(f"no option called {name}", hint="`castform --help` lists commands and options")
-    close = difflib.get_close_matches(name, COMMANDS, n=1)
-    hint = f"did you mean {close[0]!r}?" if close else "`castform --help` lists the commands"
+    close = _suggest(name, COMMANDS)
+    hint = f"did you mean {close!r}?" if close else "`castform --help` lists the commands"
     return UsageError(f"no command called {name!r}", hint=hint)
+
+
+def _suggest(word: str, known: Iterable[str]) -> str | None:
+    import difflib
+
+    return next(iter(difflib.get_close_matches(word, list(known), n=1)), None)
 
 
 def _show_error(error: BaseException, message: str, hint: str | None, code: int, verbose: bool) -> int:
@@ -147,10 +156,10 @@ def _asks_for_tracebacks(words: Sequence[str]) -> bool:
     return "-v" in before or "--verbose" in before
 
 
-def _show_logs() -> None:
-    import logging
+def _show_logs(verbose: bool) -> None:
+    from castform.cli.logs import show_logs
 
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
+    show_logs(verbose=verbose)
 
 
 def _silence_stdout() -> None:

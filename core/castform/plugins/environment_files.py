@@ -116,7 +116,7 @@ def _import_file(path: Path) -> ModuleType:
 
 
 def _locate(cause: BaseException, path: Path) -> str:
-    if isinstance(cause, SyntaxError):
+    if isinstance(cause, SyntaxError) and cause.lineno:
         return f"line {cause.lineno} of {cause.filename or path.name}"
     line = None
     trace = cause.__traceback__
