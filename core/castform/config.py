@@ -17,7 +17,11 @@ class _Section(BaseModel):
     """Unknown keys are errors, values are never coerced from other types by surprise."""
 
     model_config = ConfigDict(
-        extra="forbid", frozen=True, validate_default=True, use_attribute_docstrings=True
+        extra="forbid",
+        frozen=True,
+        validate_default=True,
+        use_attribute_docstrings=True,
+        allow_inf_nan=False,
     )
 
 
@@ -192,9 +196,23 @@ def load_config(path: Path | None = None, assignments: Sequence[str] = (), **fla
         where = f" in {path}" if path else ""
         head = f"{len(faults)} wrong setting{'s' if len(faults) > 1 else ''}{where}:"
         raise ConfigError(
-            "\n".join([head, *(f"  {f}" for f in faults)]), hint="`castform train --help` lists the settings"
+            "\n".join([head, *(f"  {f}" for f in faults)]),
+            hint="`castform train --settings` lists all settings",
         )
     return config
+
+
+def list_settings() -> list[dict[str, str]]:
+    """Return name, default and summary of every setting, in the order of the config."""
+    return [
+        {
+            "name": f"{section}.{key}",
+            "default": "" if (value := field.get_default(call_default_factory=True)) is None else f"{value}",
+            "summary": (field.description or "").replace("\n", " "),
+        }
+        for section, holder in RunConfig.model_fields.items()
+        for key, field in type(holder.default).model_fields.items()
+    ]
 
 
 def parse_value(text: str) -> Any:

@@ -40,12 +40,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--dry-run", action="store_true", help="check everything, show the plan, train nothing"
     )
     parser.add_argument("--resume", metavar="RUN", help="continue a run from its last checkpoint")
+    parser.add_argument(
+        "--settings", action="store_true", help="list all settings with their defaults, and stop"
+    )
     parser.add_argument("--output", type=Path, metavar="DIR", help="also copy the adapter to this folder")
     parser.add_argument("--json", action="store_true", help="the result as one JSON document on stdout")
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the command that was parsed."""
+    if args.settings:
+        return _list_settings(as_json=args.json)
     if args.output is not None and args.output.exists():
         raise UsageError(f"{args.output} exists already", hint="choose a folder that does not exist")
     if args.resume:
@@ -62,6 +67,19 @@ def run(args: argparse.Namespace) -> int:
         run__max_seconds=args.max_seconds,
     )
     return _dry_run(config, as_json=args.json) if args.dry_run else _train(config, args)
+
+
+def _list_settings(*, as_json: bool) -> int:
+    from castform.config import list_settings
+
+    settings = list_settings()
+    if as_json:
+        print_json(settings)
+    else:
+        print_table(
+            ["SETTING", "DEFAULT", "WHAT IT IS"], [(s["name"], s["default"], s["summary"]) for s in settings]
+        )
+    return 0
 
 
 def _train(config: RunConfig, args: argparse.Namespace) -> int:
