@@ -127,8 +127,7 @@ class PlainProgress:
             case CheckpointSaved():
                 return f"checkpoint of step {event.step}: {event.path}"
             case RunEnded():
-                reason = f": {event.error}" if event.error else ""
-                return f"{event.status} after {event.step} steps{reason}"
+                return f"{event.status} after {event.step} steps"  # the reason is the command's error
             case GroupScored():
                 return None
 

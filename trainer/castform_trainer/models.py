@@ -62,6 +62,9 @@ def check_model_folder(path: Path) -> None:
             f"{path} has no tokenizer (tokenizer.json)",
             hint="copy the tokenizer files of the model it was trained from into the folder",
         )
+    for weights in sorted(path.glob("*.safetensors")):
+        _check_weights_file(weights)
+    _check_shards(path)
     if not _has_chat_template(path):
         raise UsageError(
             f"{path} has no chat template, so messages cannot be turned into a prompt",
@@ -69,18 +72,79 @@ def check_model_folder(path: Path) -> None:
         )
 
 
+def _check_weights_file(path: Path) -> None:
+    """Raise UsageError unless a safetensors file is as long as its header says."""
+    try:
+        with path.open("rb") as file:
+            length = int.from_bytes(file.read(8), "little")
+            size = path.stat().st_size
+            header = json.loads(file.read(length) if 8 + length <= size else b"")
+        ends = [tensor["data_offsets"][1] for name, tensor in header.items() if name != "__metadata__"]
+        whole = 8 + length + max(ends, default=0) == size
+    except (ValueError, AttributeError, KeyError, TypeError, LookupError):
+        whole = False
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from error
+    if not whole:
+        raise UsageError(
+            f"the weights in {path} are damaged: its header and its length do not agree",
+            hint="the download or the copy was cut short; fetch the file again",
+        )
+
+
+def _check_shards(path: Path) -> None:
+    """Raise UsageError when the index names weight files that are not there."""
+    index = path / "model.safetensors.index.json"
+    if not index.is_file() or (path / "model.safetensors").is_file():
+        return
+    try:
+        named = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
+        raise UsageError(f"{index} is not an index of weights: {error}") from error
+    missing = sorted(name for name in named if not (path / name).is_file())
+    if missing:
+        raise UsageError(
+            f"{path} lacks {len(missing)} of its {len(named)} weight files, {missing[0]} for one",
+            hint="was the download cut short? fetch them again",
+        )
+
+
 def load_tokenizer(folder: ModelFolder | Path) -> Any:
     """Load a folder's tokenizer. `Any`: transformers has no type information.
 
-    Raises UsageError when the files are damaged.
+    Raises UsageError when the files are damaged or the chat template cannot write a prompt.
     """
     from transformers import AutoTokenizer
 
     path = folder.path if isinstance(folder, ModelFolder) else folder
     try:
-        return AutoTokenizer.from_pretrained(path, local_files_only=True)
-    except (OSError, ValueError, KeyError) as error:
-        raise UsageError(f"the tokenizer in {path} cannot be loaded: {error}") from error
+        tokenizer = AutoTokenizer.from_pretrained(path, local_files_only=True)
+    except Exception as error:  # the tokenizers library raises bare Exception for damaged files
+        raise UsageError(f"the tokenizer in {path} cannot be loaded: {_first_line(error)}") from error
+    _check_chat_template(tokenizer, path)
+    return tokenizer
+
+
+def _check_chat_template(tokenizer: Any, path: Path) -> None:
+    """Raise UsageError unless the template can write a user's message, with or without a system's."""
+    user = {"role": "user", "content": "Hello"}
+    system = {"role": "system", "content": "Be brief."}
+    fault: Exception | None = None
+    for messages in ([user], [system, user]):
+        try:
+            tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+            return
+        except Exception as error:  # noqa: BLE001 - a template is the model author's program
+            fault = fault or error
+    raise UsageError(
+        f"the chat template of {path} cannot write a prompt: {_first_line(fault)}",
+        hint="mend its chat_template.jinja (or chat_template in tokenizer_config.json)",
+    ) from fault
+
+
+def _first_line(error: BaseException | None) -> str:
+    text = str(error).strip()
+    return text.splitlines()[0] if text else type(error).__name__
 
 
 def load_causal_lm(path: Path, *, dtype: str, device: str) -> Any:
@@ -89,6 +153,7 @@ def load_causal_lm(path: Path, *, dtype: str, device: str) -> Any:
     Raises UsageError when transformers cannot load them. `Any`: as above.
     """
     import torch
+    from safetensors import SafetensorError
     from transformers import AutoModelForCausalLM
     from transformers.utils import logging
 
@@ -96,8 +161,8 @@ def load_causal_lm(path: Path, *, dtype: str, device: str) -> Any:
     logging.disable_progress_bar()
     try:
         model = AutoModelForCausalLM.from_pretrained(path, dtype=getattr(torch, dtype), local_files_only=True)
-    except (OSError, ValueError, KeyError) as error:
-        raise UsageError(f"the model in {path} cannot be loaded: {error}") from error
+    except (OSError, ValueError, KeyError, RuntimeError, AttributeError, TypeError, SafetensorError) as error:
+        raise UsageError(f"the model in {path} cannot be loaded: {_first_line(error)}") from error
     finally:
         if had_bar:
             logging.enable_progress_bar()

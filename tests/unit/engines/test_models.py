@@ -47,6 +47,53 @@ def test_a_folder_with_a_part_missing_names_the_part(
         open_model(ModelSection(id=str(folder)))
 
 
+@pytest.mark.parametrize("size", [0, 5, 3000, -1])
+def test_weights_that_were_cut_short_are_found_before_they_are_loaded(
+    tiny_folder: Path, tmp_path: Path, size: int
+) -> None:
+    folder = shutil.copytree(tiny_folder, tmp_path / "model")
+    weights = (folder / "model.safetensors").read_bytes()
+    (folder / "model.safetensors").write_bytes(weights[:size])
+    with pytest.raises(UsageError, match="damaged"):
+        open_model(ModelSection(id=str(folder)))
+
+
+def test_an_index_that_names_a_missing_file_is_refused(tiny_folder: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(tiny_folder, tmp_path / "model")
+    (folder / "model.safetensors").rename(folder / "model-00001-of-00002.safetensors")
+    shards = {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": shards}))
+    with pytest.raises(UsageError, match="lacks 1 of its 2 weight files, model-00002-of-00002"):
+        open_model(ModelSection(id=str(folder)))
+
+
+@pytest.mark.parametrize(
+    ("template", "message"),
+    [
+        ("{{ raise_exception('no users here') }}", "no users here"),
+        ("{% for m in messages %}{{ m.content }", "unexpected"),
+        ("{{ messages[0].nothing.at_all }}", "nothing"),
+    ],
+)
+def test_a_chat_template_that_cannot_write_a_prompt_is_refused(
+    tiny_folder: Path, tmp_path: Path, template: str, message: str
+) -> None:
+    folder = shutil.copytree(tiny_folder, tmp_path / "model")
+    (folder / "chat_template.jinja").write_text(template)
+    with pytest.raises(UsageError, match=f"cannot write a prompt: .*{message}"):
+        load_tokenizer(folder)
+
+
+def test_a_chat_template_that_insists_on_a_system_message_is_accepted(
+    tiny_folder: Path, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(tiny_folder, tmp_path / "model")
+    (folder / "chat_template.jinja").write_text(
+        "{% if messages[0].role != 'system' %}{{ raise_exception('system first') }}{% endif %}x"
+    )
+    assert load_tokenizer(folder).chat_template
+
+
 def test_damaged_files_are_named(tiny_folder: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(tiny_folder, tmp_path / "model")
     (folder / "tokenizer.json").write_text("{")

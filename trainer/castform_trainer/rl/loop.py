@@ -149,7 +149,14 @@ async def sync_engine(run: Training, version: int, *, step: int) -> int:
     """
     folder = run.run_dir / "adapters" / f"v{version:06d}"
     await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
-    await asyncio.to_thread(run.policy.save_adapter, folder)
+    try:
+        await asyncio.to_thread(run.policy.save_adapter, folder)
+    except OSError as error:
+        await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+        raise RunFailedError(
+            f"cannot write the adapter {folder}: {error.strerror or error}",
+            hint="free some space, then `castform train --resume`; the last checkpoint is whole",
+        ) from error
     await run.engine.load_adapter(folder, version)
     reading = await run.canary.check(run.engine, version=version)
     run.reporter.note("canary", step=step, data=asdict(reading))

@@ -16,6 +16,7 @@ from peft import LoraConfig, get_peft_model
 from peft.tuners.lora import Linear as LoraLinear
 
 from castform.config import LoraSection
+from castform.errors import ConfigError
 
 
 def add_lora(model: Any, config: LoraSection, *, seed: int) -> Any:
@@ -36,7 +37,13 @@ def add_lora(model: Any, config: LoraSection, *, seed: int) -> Any:
     with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # peft reads an attribute that transformers renames
         torch.manual_seed(seed)
-        adapted = get_peft_model(model, lora)
+        try:
+            adapted = get_peft_model(model, lora)
+        except ValueError as error:
+            raise ConfigError(
+                f"lora.targets = {targets!r} does not fit this model: {str(error).splitlines()[0]}",
+                hint='"all-linear" takes every linear layer but the output head',
+            ) from error
     for module in adapted.modules():
         if type(module) is LoraLinear and type(module.base_layer) is torch.nn.Linear:
             module.forward = partial(_forward, module)

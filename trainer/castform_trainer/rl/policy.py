@@ -5,6 +5,7 @@ Letters: N tree nodes, R rows of logits, V vocabulary, U scored pairs, O trained
 
 from __future__ import annotations
 
+import errno
 import math
 import time
 from collections.abc import Iterator, Sequence
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 
 from castform.config import LoraSection, OptimizerSection
 from castform.errors import RunFailedError
@@ -173,8 +175,11 @@ class Policy:
             yield
 
     def save_adapter(self, folder: Path) -> None:
-        """Write the adapters as a plain PEFT folder."""
-        self.model.save_pretrained(str(folder), save_embedding_layers=False)
+        """Write the adapters as a plain PEFT folder. OSError when the disk refuses."""
+        try:
+            self.model.save_pretrained(str(folder), save_embedding_layers=False)
+        except SafetensorError as error:
+            raise OSError(errno.EIO, str(error), str(folder)) from error
 
     def state(self) -> dict[str, Any]:
         """Return everything that decides the next update: weights, optimiser, step count, torch's RNG."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,8 @@ from castform.environments import load_examples
 from castform.errors import UsageError
 from castform.plugins.engines import load_engine_factory
 from castform.plugins.environments import LoadedEnvironment, load_environment
-from castform_trainer.models import ModelFolder, open_model
+from castform.plugins.watchers import load_watchers
+from castform_trainer.models import ModelFolder, load_tokenizer, open_model
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,12 +26,14 @@ class Prepared:
     environment: LoadedEnvironment
     model: ModelFolder
     train_examples: Sequence[Example[Any]]
+    tokenizer: Any
+    """`Any`: transformers has no type information."""
     eval_examples: Sequence[Example[Any]]
     """Held out: none of them is among the training examples."""
 
 
 async def prepare(config: RunConfig) -> Prepared:
-    """Open environment, datasets, model folder and engine name.
+    """Open environment, datasets, model folder, tokenizer, chat template, engine name and watchers.
 
     Raises CastformError (mostly UsageError or MissingError) for the first thing that is wrong.
     """
@@ -37,17 +41,20 @@ async def prepare(config: RunConfig) -> Prepared:
         raise UsageError("no environment given", hint="`castform env list` shows what is installed")
     model = open_model(config.model)
     load_engine_factory(config.engine.name)
+    load_watchers(config.run.watchers)
     loaded = load_environment(config.environment.id, config.environment.args)
     base_dir = loaded.base_dir if config.environment.base_dir == Path() else config.environment.base_dir
     train_examples = await load_examples(loaded.environment, "train", base_dir)
     eval_examples = await load_examples(loaded.environment, "eval", base_dir, limit=config.eval.examples)
     _check_held_out(train_examples, eval_examples)
+    tokenizer = await asyncio.to_thread(load_tokenizer, model)
     return Prepared(
         config=config,
         environment=loaded,
         model=model,
         train_examples=train_examples,
         eval_examples=eval_examples,
+        tokenizer=tokenizer,
     )
 
 

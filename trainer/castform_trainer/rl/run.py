@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import secrets
 import shutil
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
@@ -14,19 +15,19 @@ import torch
 
 from castform.calls import Sampling
 from castform.config import RunConfig
-from castform.errors import UsageError
+from castform.errors import RunFailedError, UsageError
 from castform.eval_result import EvalResult
 from castform.evaluate import evaluate
 from castform.plugins.engines import load_engine_factory
 from castform.plugins.events import EvalEnded, RunEnded, RunInfo, RunStarted
 from castform.plugins.watchers import load_watchers
-from castform.runs import RunStore, hold_run_folder
+from castform.runs import RunStore, hold_run_folder, run_folder
 from castform.seeds import derive_seed
 from castform.verdict import Verdict, compare
 from castform_trainer.engines.contract import Engine
 from castform_trainer.gateway.endpoint import GatewayEndpoint
 from castform_trainer.gateway.server import Gateway
-from castform_trainer.models import load_causal_lm, load_tokenizer
+from castform_trainer.models import load_causal_lm
 from castform_trainer.rl.canary import Canary, make_canary_ids, save_canary, score_with_policy
 from castform_trainer.rl.checkpoint import Checkpoint, list_checkpoints
 from castform_trainer.rl.loop import LoopState, Training, save, sync_engine, train_steps
@@ -65,17 +66,25 @@ async def train(
     run_dir: Path | None = None,
     listeners: Sequence[RunListener] = (),
 ) -> TrainResult:
-    """Start a new run and see it to its end. Nothing is written before the preflight has passed."""
+    """Start a new run and see it to its end.
+
+    Nothing is kept of a run that cannot start: it is stored when model and engine are open.
+    """
     prepared = await prepare(config)
-    record = store.create_run(
-        kind="train",
-        name=config.run.name or f"{prepared.environment.id} {prepared.model.name}",
-        config=config.model_dump(mode="json"),
-        environment=prepared.environment.pin.as_dict(),
-        run_id=run_id,
-        run_dir=run_dir,
-    )
-    return await _run(prepared, store, record.run_id, record.run_dir or Path(), listeners, resume=False)
+    run_id = run_id or secrets.token_hex(5)
+    run_dir = run_dir or run_folder(store.home, run_id)
+
+    def register() -> None:
+        store.create_run(
+            kind="train",
+            name=config.run.name or f"{prepared.environment.id} {prepared.model.name}",
+            config=config.model_dump(mode="json"),
+            environment=prepared.environment.pin.as_dict(),
+            run_id=run_id,
+            run_dir=run_dir,
+        )
+
+    return await _run(prepared, store, run_id, run_dir, listeners, register=register)
 
 
 async def resume(
@@ -115,7 +124,7 @@ async def resume(
             f"run {record.run_id} has finished its {config.run.steps} steps",
             hint=f"`castform train --resume {record.run_id} --steps {2 * config.run.steps}` goes on from there",
         )
-    return await _run(prepared, store, record.run_id, record.run_dir, listeners, resume=True)
+    return await _run(prepared, store, record.run_id, record.run_dir, listeners)
 
 
 async def _run(
@@ -125,8 +134,52 @@ async def _run(
     run_dir: Path,
     listeners: Sequence[RunListener],
     *,
-    resume: bool,
+    register: Callable[[], None] | None = None,
 ) -> TrainResult:
+    """Open everything, then own the run. `register` stores a new run; without it one is resumed."""
+    config = prepared.config
+    is_new_folder = await asyncio.to_thread(lambda: not run_dir.exists())
+    stop = StopSwitch()
+    async with AsyncExitStack() as stack:
+        stack.enter_context(hold_run_folder(run_dir))
+        stack.enter_context(_torch_settings(config))
+        stack.enter_context(stop.on_signals())
+        try:
+            reporter = _make_reporter(prepared, store, run_id, run_dir, listeners)
+            training = await stack.enter_async_context(_open_training(prepared, reporter, stop, run_dir))
+            if register is not None:
+                register()
+        except BaseException:
+            if is_new_folder:
+                shutil.rmtree(run_dir, ignore_errors=True)
+            raise
+        with store.running(run_id):
+            return await _own_run(training, prepared, resume=register is None)
+
+
+async def _own_run(run: Training, prepared: Prepared, *, resume: bool) -> TrainResult:
+    """Go through the run, with its status in the store and its end told to the listeners."""
+    state, reporter = LoopState(), run.reporter
+    store, run_id = reporter.store, reporter.run.run_id
+    polling = asyncio.create_task(run.stop.poll(lambda: store.stop_requested(run_id)))
+    try:
+        result = await _train_and_judge(run, prepared, state, resume=resume)
+    except BaseException as error:
+        status = "failed" if isinstance(error, Exception) else "stopped"
+        reporter.tell(RunEnded(status=status, step=state.step, error=str(error) or type(error).__name__))
+        raise
+    finally:
+        polling.cancel()
+        await asyncio.gather(polling, return_exceptions=True)
+    store.set_status(run_id, "stopped" if result.status == "stopped" else "finished")
+    verdict = result.verdict.word if result.verdict else None
+    reporter.tell(RunEnded(status=result.status, step=state.step, verdict=verdict))
+    return result
+
+
+def _make_reporter(
+    prepared: Prepared, store: RunStore, run_id: str, run_dir: Path, listeners: Sequence[RunListener]
+) -> Reporter:
     config = prepared.config
     info = RunInfo(
         run_id=run_id,
@@ -135,34 +188,13 @@ async def _run(
         model=prepared.model.name,
         run_dir=run_dir,
     )
-    state = LoopState()
-    stop = StopSwitch()
-    with hold_run_folder(run_dir), store.running(run_id), _torch_settings(config):
-        calls_path = _next_calls_path(run_dir)
-        watchers = load_watchers(
-            config.run.watchers,
-            report=lambda line: store.add_event(run_id, "watcher_failed", data={"line": line}),
-        )
-        reporter = Reporter(
-            run=info, store=store, watchers=watchers, listeners=listeners, calls_path=calls_path
-        )
-        try:
-            with stop.on_signals():
-                polling = asyncio.create_task(stop.poll(lambda: store.stop_requested(run_id)))
-                try:
-                    async with _open_training(prepared, reporter, stop, run_dir) as training:
-                        result = await _train_and_judge(training, prepared, state, resume=resume)
-                finally:
-                    polling.cancel()
-                    await asyncio.gather(polling, return_exceptions=True)
-        except BaseException as error:
-            status = "failed" if isinstance(error, Exception) else "stopped"
-            reporter.tell(RunEnded(status=status, step=state.step, error=str(error) or type(error).__name__))
-            raise
-        store.set_status(run_id, "stopped" if result.status == "stopped" else "finished")
-        verdict = result.verdict.word if result.verdict else None
-        reporter.tell(RunEnded(status=result.status, step=state.step, verdict=verdict))
-        return result
+    watchers = load_watchers(
+        config.run.watchers,
+        report=lambda line: store.add_event(run_id, "watcher_failed", data={"line": line}),
+    )
+    return Reporter(
+        run=info, store=store, watchers=watchers, listeners=listeners, calls_path=_next_calls_path(run_dir)
+    )
 
 
 async def _train_and_judge(
@@ -183,6 +215,7 @@ async def _train_and_judge(
         if before is not None and not run.stop.reason:
             await save(run, state)
     if before is not None:
+        _check_some_scored(before)
         await train_steps(run, state)
         await save(run, state)
     adapter = await asyncio.to_thread(_save_result, run)
@@ -206,6 +239,17 @@ async def _train_and_judge(
         after=after,
         verdict=verdict,
     )
+
+
+def _check_some_scored(before: EvalResult) -> None:
+    """Raise RunFailedError when nothing was scored: training would not be, and no verdict could follow."""
+    if before.score() is None:
+        error = next((rollout.error for rollout in before.rollouts if rollout.error), "no error text")
+        reasons = ", ".join(f"{count} {reason}" for reason, count in before.failures.items())
+        raise RunFailedError(
+            f"none of {len(before.rollouts)} held-out rollouts was scored ({reasons}): {error}",
+            hint="`castform validate` looks for the cause",
+        )
 
 
 async def run_eval(run: Training, prepared: Prepared, label: str, state: LoopState) -> EvalResult | None:
@@ -244,8 +288,7 @@ async def _open_training(
     prepared: Prepared, reporter: Reporter, stop: StopSwitch, run_dir: Path
 ) -> AsyncIterator[Training]:
     """Load the model twice, once to sample and once to train, and put the gateway before the first."""
-    config, model = prepared.config, prepared.model
-    tokenizer = await asyncio.to_thread(load_tokenizer, model)
+    config, model, tokenizer = prepared.config, prepared.model, prepared.tokenizer
     async with AsyncExitStack() as stack:
         stack.push_async_callback(prepared.environment.environment.aclose)
         make_engine = load_engine_factory(config.engine.name)
@@ -311,14 +354,22 @@ def _stored_eval(run: Training, label: str) -> EvalResult | None:
 def _save_result(run: Training) -> Path:
     """Write run_dir/adapter and run_dir/canary.json, each whole or not at all."""
     adapter = run.run_dir / "adapter"
-    partial = run.run_dir / ".adapter"
-    shutil.rmtree(partial, ignore_errors=True)
-    run.policy.save_adapter(partial)
-    shutil.rmtree(adapter, ignore_errors=True)
-    partial.rename(adapter)
-    canary = run.run_dir / ".canary.json"
-    save_canary(canary, run.canary.ids, score_with_policy(run.policy, run.canary.ids))
-    canary.rename(run.run_dir / "canary.json")
+    partial, canary = run.run_dir / ".adapter", run.run_dir / ".canary.json"
+    logprobs = score_with_policy(run.policy, run.canary.ids)
+    try:
+        shutil.rmtree(partial, ignore_errors=True)
+        run.policy.save_adapter(partial)
+        save_canary(canary, run.canary.ids, logprobs)
+        shutil.rmtree(adapter, ignore_errors=True)
+        partial.rename(adapter)
+        canary.rename(run.run_dir / "canary.json")
+    except OSError as error:
+        shutil.rmtree(partial, ignore_errors=True)
+        canary.unlink(missing_ok=True)
+        raise RunFailedError(
+            f"cannot write the adapter {adapter}: {error.strerror or error}",
+            hint="free some space, then `castform train --resume`; the last checkpoint is whole",
+        ) from error
     return adapter
 
 

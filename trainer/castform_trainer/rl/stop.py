@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from types import FrameType
 from typing import Any, Literal, TypeVar
 
 Result = TypeVar("Result")
@@ -57,30 +59,35 @@ class StopSwitch:
 
     @contextmanager
     def on_signals(self) -> Iterator[None]:
-        """SIGINT and SIGTERM turn the switch on; a second SIGINT cancels the current task.
+        """SIGINT and SIGTERM turn the switch on; a second one cancels the current task, a third ends the process.
 
-        Outside the main thread, where Python delivers no signals, nothing is installed.
+        The handlers run between bytecodes, so a third one works even when environment code blocks
+        the event loop. Outside the main thread, where Python delivers no signals, nothing is installed.
         """
-        loop = asyncio.get_running_loop()
-        task = asyncio.current_task()
-
-        def on_interrupt() -> None:
-            if self.reason == "signal" and task is not None:
-                signal.signal(signal.SIGINT, signal.SIG_DFL)  # a third one ends the process
-                task.cancel()
-            self.turn_on("signal")
-
-        try:
-            loop.add_signal_handler(signal.SIGINT, on_interrupt)
-            loop.add_signal_handler(signal.SIGTERM, self.turn_on, "signal")
-        except (ValueError, RuntimeError, NotImplementedError):
+        if threading.current_thread() is not threading.main_thread():
             yield
             return
+        loop = asyncio.get_running_loop()
+        task = asyncio.current_task()
+        signals = (signal.SIGINT, signal.SIGTERM)
+        count = 0
+
+        def on_signal(number: int, frame: FrameType | None) -> None:
+            nonlocal count
+            count += 1
+            if count > 1:
+                for each in signals:
+                    signal.signal(each, signal.SIG_DFL)
+                if task is not None:
+                    loop.call_soon_threadsafe(task.cancel)
+            loop.call_soon_threadsafe(self.turn_on, "signal")
+
+        before = {each: signal.signal(each, on_signal) for each in signals}
         try:
             yield
         finally:
-            loop.remove_signal_handler(signal.SIGINT)
-            loop.remove_signal_handler(signal.SIGTERM)
+            for each, handler in before.items():
+                signal.signal(each, handler)
 
     async def poll(self, is_requested: Callable[[], bool]) -> None:
         """Turn the switch on when `is_requested` says so; runs until cancelled."""
