@@ -11,6 +11,7 @@ from benchmax.envs.dataset import validate_max_examples
 from benchmax.rewards import extract_completion_text
 from castform_env_arith.config import ArithConfig, MixedConfig
 from castform_env_arith.questions import (
+    DIGIT_SUMS,
     MIXED_LEVELS,
     SMALL_DIFFERENCES,
     SMALL_SUMS,
@@ -68,6 +69,10 @@ class Arith(BaseEnv):
 
 
 def make_add(config: ArithConfig) -> Arith:
+    return Arith(config, [DIGIT_SUMS])
+
+
+def make_add24(config: ArithConfig) -> Arith:
     return Arith(config, [SMALL_SUMS])
 
 

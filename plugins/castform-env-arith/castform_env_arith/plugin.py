@@ -19,10 +19,17 @@ def register_environments() -> list[EnvironmentSpec]:
         ),
         EnvironmentSpec(
             name="add",
-            summary="Sums up to 24",
+            summary="Sums of one-digit numbers",
             factory="castform_env_arith.environment:make_add",
             config=_CONFIG,
             tags=("single-turn", "easy"),
+        ),
+        EnvironmentSpec(
+            name="add24",
+            summary="Sums up to 24",
+            factory="castform_env_arith.environment:make_add24",
+            config=_CONFIG,
+            tags=("single-turn",),
         ),
         EnvironmentSpec(
             name="add2",

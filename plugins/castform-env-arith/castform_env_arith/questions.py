@@ -54,6 +54,7 @@ class Question:
 
 
 # No operand is 0: where it is, repeating the other one is right, and a small model learns just that.
+DIGIT_SUMS = Kind(symbol="+", low=1, high=9)
 SMALL_SUMS = Kind(symbol="+", low=1, high=23, largest_answer=24)
 SMALL_DIFFERENCES = Kind(symbol="-", low=1, high=24)
 TWO_DIGIT_SUMS = Kind(symbol="+", low=10, high=99)
