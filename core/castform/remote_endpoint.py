@@ -32,12 +32,7 @@ class RemoteEndpoint:
         temperature: float | None = None,
         max_tokens: int | None = None,
     ) -> None:
-        parts = urlsplit(base_url)
-        if parts.scheme not in ("http", "https") or not parts.netloc:
-            raise UsageError(
-                f"{base_url!r} is not the URL of a server",
-                hint="for example --base-url http://127.0.0.1:8000/v1",
-            )
+        _check_url(base_url)
         self.model = model
         self._base_url = base_url.rstrip("/")
         self._api_key = api_key or "none"  # clients insist on a key, local servers ignore it
@@ -60,3 +55,20 @@ class RemoteEndpoint:
 
     async def aclose(self) -> None:
         return None
+
+
+def _check_url(url: str) -> None:
+    parts = urlsplit(url)
+    try:
+        is_server = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is none
+        is_server = False
+    if "@" in parts.netloc:  # the URL is shown and stored, a key never
+        raise UsageError(
+            "--base-url holds a user name or password",
+            hint="put the key into an environment variable and name it with --api-key-env",
+        )
+    if not is_server:
+        raise UsageError(
+            f"{url!r} is not the URL of a server", hint="for example --base-url http://127.0.0.1:8000/v1"
+        )

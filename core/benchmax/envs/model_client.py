@@ -30,6 +30,8 @@ logger = logging.getLogger(__name__)
 CONTEXT_ERROR_CODE = "context_budget_exceeded"
 """Error code of an HTTP 400 that says: the conversation has outgrown the context."""
 MAX_ERROR_CHARS = 500
+MIN_SECRET_CHARS = 8
+"""Shorter parts of a header (`Bearer`, a placeholder key) are words of ordinary errors."""
 
 # Any: request and reply bodies are JSON as the server defines it.
 _request_defaults: ContextVar[Mapping[str, Any] | None] = ContextVar(
@@ -112,9 +114,10 @@ class ModelClient:
             except ConnectionError as error:
                 failure = RolloutFailure("model_error", f"no connection: {error}")
             else:
-                if reply.status < 400:
-                    return _decoded_reply(reply.body)
-                failure = _failure_of(reply.status, reply.body)
+                body = _without_secrets(reply.body, headers) if reply.status != 200 else reply.body
+                if reply.status < 300:
+                    return _decoded_reply(body)
+                failure = _failure_of(reply.status, body)
                 if not is_transient_status(reply.status):
                     raise failure
                 retry_after = reply.retry_after
@@ -141,8 +144,19 @@ def _decoded_reply(body: bytes) -> dict[str, Any]:
     return reply
 
 
+def _without_secrets(body: bytes, headers: Mapping[str, str]) -> bytes:
+    """Return a body without the keys of the request: some servers repeat them in their errors."""
+    for value in headers.values():
+        for part in value.split():
+            if len(part) >= MIN_SECRET_CHARS:
+                body = body.replace(part.encode(), b"***")
+    return body
+
+
 def _failure_of(status: int, body: bytes) -> RolloutFailure:
     code, message = _error_fields(body)
+    if status < 400 and message is None:
+        message = "a redirect, which is not followed"
     reason = "context_exceeded" if status == 400 and code == CONTEXT_ERROR_CODE else "model_error"
     return RolloutFailure(reason, f"HTTP {status}: {message or _shortened(body) or 'no message'}")
 

@@ -122,21 +122,23 @@ async def _evaluate(
                 record=measured.record,
             )
             measured.store_result("eval", result.as_dict(), scalars_of(result))
-            check_some_scored(result)
+            check_some_scored(result, remote=bool(args.base_url))
     finally:
         await environment.aclose()
     note_unknown_weights(config, result)
     return measured.run_id, result
 
 
-def check_some_scored(result: EvalResult) -> None:
+def check_some_scored(result: EvalResult, *, remote: bool) -> None:
     """Raise RunFailedError when no rollout has a score: there is no result to show."""
     if result.score() is None:
         error = next((rollout.error for rollout in result.rollouts if rollout.error), "no error text")
         reasons = ", ".join(f"{reason} {n}" for reason, n in result.failures.items())
         raise RunFailedError(
             f"none of {len(result.rollouts)} rollouts was scored ({reasons}): {error}",
-            hint="`castform validate` looks for the cause",
+            hint="check --base-url, the model's name (-m) and the key (--api-key-env)"
+            if remote and set(result.failures) == {"model_error"}
+            else "`castform validate` looks for the cause",
         )
 
 

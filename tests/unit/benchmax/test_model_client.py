@@ -216,3 +216,24 @@ def test_retry_after_is_read_as_seconds_or_a_date() -> None:
     assert delay(retry_after="Thu, 01 Jan 1970 00:00:00 GMT") == 0.0
     assert delay(retry_after="61") is None
     assert delay(retry_after="soon") == delay() and delay(retry_after="nan") == delay()
+
+
+@pytest.mark.parametrize("status", [401, 500, 302])
+async def test_a_key_that_the_server_repeats_is_not_in_the_error(status: int) -> None:
+    client = ModelClient(LIMITS)
+    key = "sk-0123456789abcdef"
+    async with ChatServer([ErrorReply(status=status, message=f"wrong key {key} here")]) as server:
+        context = ModelRequestContext(server.base_url, "m", "r0")
+        with pytest.raises(RolloutFailure) as caught:
+            await client.complete(context, StaticBearerAuth(key), BODY)
+        await client.aclose()
+    assert str(status) in caught.value.message and "wrong key *** here" in caught.value.message
+    assert key not in caught.value.message
+
+
+async def test_a_redirect_is_a_failure_that_says_so() -> None:
+    client = ModelClient(CallLimits(retries=0, retry_seconds=0.0, timeout_seconds=30.0))
+    async with ChatServer([ErrorReply(status=307, message="")]) as server:
+        with pytest.raises(RolloutFailure, match="HTTP 307"):
+            await complete(client, server)
+        await client.aclose()
