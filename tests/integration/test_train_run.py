@@ -183,12 +183,37 @@ def test_failures_are_reasons_and_never_rewards(tmp_path, model, store):
         "        text = rollout",
         '        if rollout.rollout_id.endswith("-0"):\n            raise RuntimeError("boom")\n        text = rollout',
     )
-    config = make_config(write_environment(tmp_path, source), model, run={"steps": 1})
+    config = make_config(write_environment(tmp_path, source), model, run={"steps": 1}, eval={"samples": 2})
     result = asyncio.run(train(config, store=store))
     rollouts = store.list_rollouts(result.run_id, mode="train")
     failed = [rollout for rollout in rollouts if rollout.rollout_id.endswith("-0")]
     assert failed and all(r.score is None and r.disposition.startswith("failed(") for r in failed)
     assert all("boom" in r.error for r in failed)
+
+
+def test_a_run_whose_held_out_rollouts_all_fail_ends_before_it_trains(tmp_path, model, store):
+    source = ENVIRONMENT.replace(
+        "        text = rollout", '        raise RuntimeError("boom")\n        text = rollout'
+    )
+    with pytest.raises(RunFailedError, match=r"none of 4 held-out rollouts was scored .*boom"):
+        asyncio.run(train(make_config(write_environment(tmp_path, source), model), store=store))
+    (run,) = store.list_runs()
+    assert run.status == "failed" and store.list_rollouts(run.run_id, mode="train") == []
+
+
+@pytest.mark.parametrize(
+    ("sections", "text"),
+    [
+        ({"lora": {"targets": ["nonesuch"]}}, "nonesuch"),
+        ({"engine": {"options": {"nonesuch": 1}}}, "nonesuch"),
+        ({"run": {"watchers": ["nonesuch"]}}, "nonesuch"),
+    ],
+)
+def test_a_run_that_cannot_start_leaves_nothing_behind(tmp_path, model, store, sections, text):
+    with pytest.raises(UsageError, match=text):
+        asyncio.run(train(make_config(write_environment(tmp_path), model, **sections), store=store))
+    assert store.list_runs() == []
+    assert list((store.home / "runs").glob("*")) == []
 
 
 def test_held_out_examples_that_are_trained_on_are_refused_before_anything_starts(tmp_path, model, store):

@@ -18,6 +18,8 @@ _TRAIN = "castform_trainer.rl.run:train"
 _RESUME = "castform_trainer.rl.run:resume"
 _PREPARE = "castform_trainer.rl.preflight:prepare"
 _PLAN = "castform_trainer.rl.preflight:describe_plan"
+_EXIT_CODES: dict[str | None, int] = {"signal": 130, "requested": 1}
+"""Of a run that was stopped before its verdict: what comes after it in a script must not go on."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -179,7 +181,7 @@ def _finish(result: Any, args: argparse.Namespace) -> int:
                 "verdict": None if verdict is None else verdict.as_dict(),
             }
         )
-        return 0
+        return _EXIT_CODES.get(result.stopped_by if verdict is None else None, 0)
     if verdict is not None:
         print_table(
             ["component", "before", "after", "difference", "95 % interval", "verdict"],
@@ -190,7 +192,7 @@ def _finish(result: Any, args: argparse.Namespace) -> int:
     print_text(f"adapter: {adapter}")
     if result.status == "stopped":
         print_note(f"stopped after {result.steps} steps; `castform train --resume {result.run_id}` goes on")
-    return 0
+    return _EXIT_CODES.get(result.stopped_by if verdict is None else None, 0)
 
 
 def _row(found: Comparison) -> list[str]:
