@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 
 from castform.cli.output import print_json, print_note, print_table
 
@@ -29,8 +28,7 @@ def run(args: argparse.Namespace) -> int:
         )
     else:
         print_table(["CHECK", "RESULT", "FOUND"], [[f.check, f.level, f.found] for f in findings])
-        sys.stdout.flush()
     for finding in findings:
         if finding.hint and finding.level != "ok":
-            print_note(f"\n{finding.check}: {finding.hint}")
+            print_note(f"{finding.check}: {finding.hint}")
     return 3 if any(f.level == "error" for f in findings) else 0

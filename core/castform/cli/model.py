@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 import pkgutil
-import sys
 from pathlib import Path
 from typing import Any
 
+from castform.cli.output import print_json, print_note, print_text
 from castform.home import models_folder
 
 _PULL = "castform_trainer.model_pull:pull_model"
@@ -34,21 +33,21 @@ def run(args: argparse.Namespace) -> int:
 
 def _pull(name: str, force: bool) -> int:
     pull_model = pkgutil.resolve_name(_PULL)
-    folder: Path = pull_model(name, force=force, say=lambda line: print(line, file=sys.stderr))  # noqa: T201
-    print(folder)  # noqa: T201
+    folder: Path = pull_model(name, force=force, say=print_note)
+    print_text(str(folder))
     return 0
 
 
 def _list(as_json: bool) -> int:
     models = list_models()
     if as_json:
-        print(json.dumps(models, indent=2))  # noqa: T201
+        print_json(models)
         return 0
     if not models:
-        print("no models", file=sys.stderr)  # noqa: T201
+        print_note("no models")
     for model in models:
         state = f"{model['megabytes']:>6} MB" if model["pulled"] else "not pulled"
-        print(f"{model['name']:<24}{state:<14}{model['summary']}")  # noqa: T201
+        print_text(f"{model['name']:<24}{state:<14}{model['summary']}")
     return 0
 
 

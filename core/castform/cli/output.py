@@ -2,10 +2,57 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+import os
 import sys
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from contextvars import ContextVar
+from typing import Any, TextIO
+
+_data_stream: ContextVar[TextIO | None] = ContextVar("castform_data_stream", default=None)
+
+
+@contextlib.contextmanager
+def keep_stdout_for_data() -> Iterator[None]:
+    """Inside, only this module writes to stdout; what anybody else prints there goes to stderr.
+
+    That includes processes that environment code starts, where stdout is the real one.
+    """
+    with contextlib.ExitStack() as stack:
+        data = sys.stdout
+        try:
+            is_real = data.fileno() == 1
+        except (OSError, ValueError, AttributeError):  # a program that calls main() collects it
+            is_real = False
+        if is_real:
+            data = stack.enter_context(_move_stdout(data))
+        token = _data_stream.set(data)
+        stack.callback(_data_stream.reset, token)
+        stack.enter_context(contextlib.redirect_stdout(sys.stderr))
+        yield
+
+
+@contextlib.contextmanager
+def _move_stdout(stdout: TextIO) -> Iterator[TextIO]:
+    """Yield a stream on the present stdout and let descriptor 1 be stderr until the block ends."""
+    stdout.flush()
+    kept = os.dup(1)
+    stream = os.fdopen(kept, "w", encoding=stdout.encoding, errors="backslashreplace")
+    os.dup2(2, 1)
+    try:
+        yield stream
+        stream.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), kept)  # so that closing it does not meet the same fault
+        raise
+    finally:
+        os.dup2(kept, 1)
+        stream.close()
+
+
+def _stdout() -> TextIO:
+    return _data_stream.get() or sys.stdout or sys.stderr  # a process may be started without a stdout
 
 
 def print_json(value: Any) -> None:  # anything json can write
@@ -16,16 +63,17 @@ def print_json(value: Any) -> None:  # anything json can write
         text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False, default=str)
     except ValueError:
         text = json.dumps(_without_nonfinite(value), indent=2, ensure_ascii=False, default=str)
-    sys.stdout.write(text + "\n")
+    _stdout().write(text + "\n")
 
 
 def print_text(text: str = "") -> None:
     """Write data as text, control characters as escapes."""
-    sys.stdout.write(_safe(text) + "\n")
+    _stdout().write(_safe(text) + "\n")
 
 
 def print_note(text: str) -> None:
-    """Write a line of talk."""
+    """Write a line of talk, after the data that came before it."""
+    _stdout().flush()
     sys.stderr.write(_safe(text) + "\n")
 
 
@@ -38,7 +86,7 @@ def print_clashes(clashes: Mapping[str, Sequence[str]]) -> None:
 def print_table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Write a table: by rich on a terminal, as aligned text elsewhere."""
     cells = [["" if cell is None else _safe(str(cell)).replace("\n", "\\n") for cell in row] for row in rows]
-    if sys.stdout.isatty():
+    if _stdout().isatty():
         _print_rich(headers, cells)
         return
     widths = [max([len(h), *(len(row[i]) for row in cells)]) for i, h in enumerate(headers)]
@@ -83,4 +131,4 @@ def _print_rich(headers: Sequence[str], cells: Sequence[Sequence[str]]) -> None:
         table.add_column(header, overflow="fold")
     for row in cells:
         table.add_row(*(Text(cell) for cell in row))
-    Console().print(table)
+    Console(file=_stdout()).print(table)
