@@ -81,6 +81,9 @@ class RlSection(_Section):
 class OptimizerSection(_Section):
     learning_rate: float = Field(1e-4, gt=0, le=1)
     warmup_steps: int = Field(5, ge=0)
+    """Updates over which the rate rises to learning_rate."""
+    decay: Literal["constant", "linear"] = "constant"
+    """linear: falls from the end of the warm-up to reach 0 after the last of run.steps."""
     weight_decay: float = Field(0.0, ge=0)
     beta1: float = Field(0.9, ge=0, lt=1)
     beta2: float = Field(0.99, ge=0, lt=1)

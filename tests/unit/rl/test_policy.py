@@ -159,6 +159,16 @@ def test_the_learning_rate_warms_up_and_then_stays(folder):
     assert rates == pytest.approx([0.2, 0.4, 0.6, 0.6, 0.6])
 
 
+def test_a_linear_decay_ends_at_zero_after_the_last_update(folder):
+    base = load_causal_lm(folder, device="cpu", dtype="float32")
+    optimizer = OptimizerSection(learning_rate=0.6, warmup_steps=2, decay="linear")
+    policy = Policy(base, lora=LoraSection(rank=2), optimizer=optimizer, total_updates=5)
+    rates = []
+    for policy.updates in range(7):
+        rates.append(policy.learning_rate)
+    assert rates == pytest.approx([0.2, 0.4, 0.6, 0.4, 0.2, 0.0, 0.0])
+
+
 def test_a_gradient_that_is_not_finite_stops_the_run_and_changes_nothing(folder):
     policy = make_policy(folder)
     before = {name: weight.clone() for name, weight in policy.parameters.items()}

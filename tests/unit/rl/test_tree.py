@@ -209,3 +209,11 @@ def test_unequal_lengths_are_refused():
     wrong = TrainSequence(ids=[1, 2], mask=[0, 1], logprobs=[-1.0], advantage=1.0, rollout="r7")
     with pytest.raises(ValueError, match=r"r7.*2, 2 and 1"):
         make_batch([wrong], tokens_per_microbatch=16)
+
+
+def test_a_step_with_signal_in_a_quarter_of_its_groups_counts_a_quarter():
+    sequence = TrainSequence(ids=[1, 2, 3], mask=[0, 1, 1], logprobs=[0, -1, -1], advantage=1.0, rollout="a")
+    whole = make_batch([sequence], tokens_per_microbatch=16).micro_batches[0].weights_O
+    quarter = make_batch([sequence], tokens_per_microbatch=16, share=0.25).micro_batches[0].weights_O
+    assert float(whole.sum()) == pytest.approx(1.0)
+    assert torch.equal(quarter, whole * 0.25)

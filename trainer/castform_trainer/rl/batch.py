@@ -29,7 +29,7 @@ class MicroBatch:
     sampler_logprobs_O: torch.Tensor
     advantages_O: torch.Tensor
     weights_O: torch.Tensor
-    """Sum to 1 over the whole step with token_mean."""
+    """Sum to `share`, 1 as a rule, over the whole step with token_mean."""
 
     def to(self, device: torch.device) -> MicroBatch:
         """Return a copy on `device`."""
@@ -54,9 +54,14 @@ def make_batch(
     *,
     tokens_per_microbatch: int,
     aggregation: Aggregation = "token_mean",
+    share: float = 1.0,
     dtype: torch.dtype = torch.float32,
 ) -> TrainBatch:
-    """Cut the sequences of one optimiser step into micro-batches with weights fixed over the step."""
+    """Cut the sequences of one optimiser step into micro-batches with weights fixed over the step.
+
+    `share` scales every weight: a step that found signal in a quarter of its groups counts a quarter,
+    as if the others were there with advantage 0.
+    """
     trees = make_trees(sequences, max_nodes=tokens_per_microbatch)
     trained = [occurrence for tree in trees for occurrence in tree.occurrences]
     weights = make_weights(
@@ -64,6 +69,7 @@ def make_batch(
         [sequences[occurrence.sequence].rollout for occurrence in trained],
         aggregation=aggregation,
     )
+    weights = [share * weight for weight in weights]
     micro_batches = []
     start = 0
     for tree in trees:

@@ -131,14 +131,16 @@ async def train_steps(run: Training, state: LoopState) -> None:
 async def _learn(run: Training, loss: PolicyLoss, kept: Sequence[JudgedGroup]) -> list[UpdateStats]:
     """Take the optimiser steps of one batch of rollouts, off the event loop."""
     parts = min(run.config.rl.minibatches, len(kept))
-    batches = [_make_batch(run, kept[part::parts]) for part in range(parts)]
+    share = min(1.0, len(kept) / run.config.rl.groups_per_step)
+    batches = [_make_batch(run, kept[part::parts], share) for part in range(parts)]
     return await asyncio.to_thread(run.policy.update, batches, loss)
 
 
-def _make_batch(run: Training, groups: Sequence[JudgedGroup]) -> TrainBatch:
+def _make_batch(run: Training, groups: Sequence[JudgedGroup], share: float) -> TrainBatch:
     return make_batch(
         [sequence for judged in groups for sequence in judged.sequences],
         tokens_per_microbatch=run.config.optimizer.tokens_per_microbatch,
+        share=share,
     )
 
 

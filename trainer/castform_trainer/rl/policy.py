@@ -59,12 +59,17 @@ class Policy:
         optimizer: OptimizerSection,
         temperature: float = 1.0,
         seed: int = 0,
+        total_updates: int | None = None,
     ) -> None:
-        """Adapt a loaded transformers model in place. `Any`: transformers is untyped."""
+        """Adapt a loaded transformers model in place. `Any`: transformers is untyped.
+
+        `total_updates` is where a linear decay ends; without it the rate stays.
+        """
         self.device: torch.device = model.device
         self.dtype: torch.dtype = model.dtype
         self.temperature = temperature
         self.updates = 0
+        self._total_updates = total_updates
         self._window = _attention_window(model.config)
         self._config = optimizer
         self.model = add_lora(model, lora, seed=seed)
@@ -164,9 +169,12 @@ class Policy:
 
     @property
     def learning_rate(self) -> float:
-        """Of the next optimiser step: linear warm-up, then constant."""
-        warmup = self._config.warmup_steps
-        return self._config.learning_rate * min(1.0, (self.updates + 1) / (warmup + 1))
+        """Of the next optimiser step: linear warm-up, then constant or a linear decay."""
+        warmup, total = self._config.warmup_steps, self._total_updates
+        factor = min(1.0, (self.updates + 1) / (warmup + 1))
+        if self._config.decay == "linear" and total is not None and self.updates > warmup:
+            factor = max(0.0, (total - self.updates) / max(1, total - warmup))
+        return self._config.learning_rate * factor
 
     @contextmanager
     def without_adapter(self) -> Iterator[None]:

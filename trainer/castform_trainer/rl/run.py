@@ -305,6 +305,7 @@ async def _open_training(
             optimizer=config.optimizer,
             temperature=config.sampling.temperature,
             seed=derive_seed(config.run.seed, "lora"),
+            total_updates=config.run.steps * config.rl.minibatches,
         )
 
         async def after_step(state: LoopState) -> None:
