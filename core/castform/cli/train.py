@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import os
 import pkgutil
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from castform.cli.output import print_json, print_note, print_table, print_text
-from castform.errors import MissingError, UsageError
+from castform.errors import MissingError, RunFailedError, UsageError
 
 if TYPE_CHECKING:
     from castform.config import RunConfig
@@ -53,8 +55,8 @@ def run(args: argparse.Namespace) -> int:
     """Run the command that was parsed."""
     if args.settings:
         return _list_settings(as_json=args.json)
-    if args.output is not None and args.output.exists():
-        raise UsageError(f"{args.output} exists already", hint="choose a folder that does not exist")
+    if args.output is not None:
+        _check_output(args.output)
     if args.resume:
         return _resume(args)
     from castform.config import load_config
@@ -69,6 +71,30 @@ def run(args: argparse.Namespace) -> int:
         run__max_seconds=args.max_seconds,
     )
     return _dry_run(config, as_json=args.json) if args.dry_run else _train(config, args)
+
+
+def _check_output(folder: Path) -> None:
+    """Raise UsageError unless a new folder can be made there: now, and not after hours of training."""
+    if folder.exists():
+        raise UsageError(f"{folder} exists already", hint="choose a folder that does not exist")
+    above = next(parent for parent in folder.absolute().parents if parent.exists())
+    if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
+        raise UsageError(f"{folder} cannot be made: {above} is not a folder that you can write")
+
+
+def _copy_adapter(run_dir: Path, adapter: Path, output: Path) -> None:
+    """Copy the adapter and its canary, whole or not at all. RunFailedError when the disk refuses."""
+    partial = output.with_name(f".{output.name}.partial")
+    try:
+        shutil.copytree(adapter, partial)
+        shutil.copy(run_dir / "canary.json", partial / "canary.json")
+        partial.rename(output)
+    except OSError as error:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise RunFailedError(
+            f"cannot copy the adapter to {output}: {error.strerror or error}",
+            hint=f"the run itself is whole, and so is its adapter: {adapter}",
+        ) from error
 
 
 def _list_settings(*, as_json: bool) -> int:
@@ -160,10 +186,7 @@ def _finish(result: Any, args: argparse.Namespace) -> int:
     """Show a TrainResult (`Any`: its class lives behind the train extra)."""
     adapter = result.adapter
     if args.output is not None:
-        import shutil
-
-        shutil.copytree(result.adapter, args.output)
-        shutil.copy(result.run_dir / "canary.json", args.output / "canary.json")
+        _copy_adapter(result.run_dir, result.adapter, args.output)
         adapter = args.output
     verdict: Verdict | None = result.verdict
     if args.json:

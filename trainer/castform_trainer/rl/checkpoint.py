@@ -74,12 +74,20 @@ def save_checkpoint(
     except (OSError, RuntimeError) as error:  # torch's zip writer reports a full disk as RuntimeError
         shutil.rmtree(partial, ignore_errors=True)
         raise RunFailedError(
-            f"cannot write the checkpoint {path}: {error}",
+            f"cannot write the checkpoint {path}: {_explain(error, folder)}",
             hint="free some space, then `castform train --resume`; the checkpoint before it is whole",
         ) from error
     for old in list_checkpoints(folder)[:-keep]:
         shutil.rmtree(old.path, ignore_errors=True)
     return Checkpoint(step=step, path=path, counters=counters)
+
+
+def _explain(error: Exception, folder: Path) -> str:
+    """Return why a write failed; torch's own words for a full disk do not name it."""
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    free = shutil.disk_usage(folder).free if folder.is_dir() else None
+    return f"{error} ({free / 1e6:.1f} MB are free)" if free is not None else str(error)
 
 
 def list_checkpoints(folder: Path) -> list[Checkpoint]:
