@@ -1,14 +1,16 @@
 """Look at an environment without a model: its data, tools and rewards, and its first example.
 
 The first example is played once to a scripted endpoint that answers with the right
-answer where the environment gives it: what the environment sends shows its messages and
-tools, what comes back shows its reward components. Works for any Environment.
+answer where the environment gives it, written the way that pays most: what the environment
+sends shows its messages and tools, what comes back shows its reward components. Works for
+any Environment.
 """
 
 from __future__ import annotations
 
 import inspect
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,13 +19,13 @@ from benchmax.envs import Environment, Example
 from castform.calls import Sampling
 from castform.environments import load_examples
 from castform.errors import CastformError
-from castform.gold import read_gold
+from castform.gold import RENDERINGS, Rendering, gold_script, gold_text, read_gold
 from castform.plugins.environments import LoadedEnvironment
 from castform.plugins.references import load_config_model, load_factory
 from castform.plugins.specs import RewardSpec
-from castform.rollouts import Split, run_group
+from castform.rollouts import Rollout, Split, run_group
 from castform.scripted_endpoint import ScriptedEndpoint
-from castform.scripted_replies import ScriptedRequest
+from castform.scripted_replies import Answer, Script, ScriptedRequest
 
 SPLITS: tuple[Split, ...] = ("train", "eval")
 BOUNDS = {"minimum": ">=", "exclusiveMinimum": ">", "maximum": "<=", "exclusiveMaximum": "<"}
@@ -64,6 +66,8 @@ class EnvironmentDescription:
     """The same, as the model gets to see it."""
     gold: Any = None  # the author's own type
     """Its right answer; None when the environment does not say."""
+    gold_rendering: str = ""
+    """How the scripted attempt wrote it: the name of one of castform.gold.RENDERINGS."""
     tools: Sequence[Mapping[str, Any]] = ()
     """As the model is told about them."""
     seen_rewards: Mapping[str, float] = field(default_factory=dict)
@@ -91,9 +95,7 @@ async def describe_environment(loaded: LoadedEnvironment) -> EnvironmentDescript
         await environment.aclose()
     return EnvironmentDescription(
         id=loaded.id,
-        summary=loaded.spec.summary
-        if loaded.spec
-        else (inspect.getdoc(environment) or "").partition("\n")[0],
+        summary=loaded.spec.summary if loaded.spec else _first_line(type(environment)),
         distribution=loaded.pin.distribution,
         version=loaded.pin.version,
         content_sha256=loaded.pin.content_sha256,
@@ -106,6 +108,12 @@ async def describe_environment(loaded: LoadedEnvironment) -> EnvironmentDescript
         declared_rewards=_list_declared(loaded),
         **played,
     )
+
+
+def _first_line(environment: type[Environment[Any, Any]]) -> str:
+    """Return the first line of a class's docstring, or of its file's."""
+    doc = environment.__doc__ or sys.modules[environment.__module__].__doc__
+    return inspect.cleandoc(doc or "").partition("\n")[0]
 
 
 def list_arguments(loaded: LoadedEnvironment) -> list[Argument]:
@@ -136,9 +144,7 @@ def _list_parameters(factory: Any) -> list[Argument]:  # any callable
         arguments.append(
             Argument(
                 name=parameter.name,
-                type=""
-                if annotation is parameter.empty
-                else getattr(annotation, "__name__", str(annotation)),
+                type="" if annotation is parameter.empty else inspect.formatannotation(annotation).strip("'"),
                 default="" if parameter.default is parameter.empty else repr(parameter.default),
             )
         )
@@ -183,13 +189,32 @@ def _read_gold(environment: Environment[Any, Any], example: Example[Any]) -> Any
 
 
 async def _play(loaded: LoadedEnvironment, example: Example[Any], split: Split) -> dict[str, Any]:
-    """Let the environment make one attempt; return the fields of the description that it fills."""
+    """Let the environment make attempts until one is paid best; return the fields that it fills."""
     gold = _read_gold(loaded.environment, example)
+    if gold is None:
+        rollout, requests = await _attempt(loaded, example, split, lambda request: "")
+        return _show_attempt(rollout, requests, None)
+    attempts: list[tuple[Rollout, list[Mapping[str, Any]], Rendering]] = []
+    for rendering in RENDERINGS if gold_text(gold) is not None else RENDERINGS[:1]:
+        attempts.append((*await _attempt(loaded, example, split, gold_script(gold, rendering)), rendering))
+        if attempts[-1][0].score is None:
+            break  # it fails or hangs: other words will not help, and each costs up to PLAY_SECONDS
+    scores = [rollout.score for rollout, _, _ in attempts]
+    best = max(
+        range(len(attempts)), key=lambda place: -float("inf") if (score := scores[place]) is None else score
+    )
+    return _show_attempt(*attempts[best])
+
+
+async def _attempt(
+    loaded: LoadedEnvironment, example: Example[Any], split: Split, script: Script
+) -> tuple[Rollout, list[Mapping[str, Any]]]:
+    """Play the example once; return the rollout and the requests that the environment sent."""
     requests: list[Mapping[str, Any]] = []
 
-    def answer(request: ScriptedRequest) -> str:
+    def answer(request: ScriptedRequest) -> Answer:
         requests.append(request.body)
-        return "" if gold is None else str(gold)
+        return script(request)
 
     endpoint = ScriptedEndpoint(answer)
     try:
@@ -208,10 +233,17 @@ async def _play(loaded: LoadedEnvironment, example: Example[Any], split: Split) 
     finally:
         await endpoint.aclose()
     (rollout,) = group.rollouts
+    return rollout, requests
+
+
+def _show_attempt(
+    rollout: Rollout, requests: Sequence[Mapping[str, Any]], rendering: Rendering | None
+) -> dict[str, Any]:
     first = requests[0] if requests else {}
     return {
         "messages": first.get("messages", ()),
         "tools": first.get("tools") or (),
+        "gold_rendering": rendering.name if rendering else "",
         "seen_rewards": dict(rollout.rewards),
         "termination_reason": rollout.termination_reason,
         "error": rollout.error,

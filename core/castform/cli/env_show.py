@@ -35,7 +35,7 @@ def parse_arguments(assignments: Sequence[str]) -> dict[str, Any]:
     for text in assignments:
         name, sep, value = text.partition("=")
         if not sep or not name.strip():
-            raise UsageError(f"--arg {text!r} is not NAME=VALUE", hint="as in --arg difficulty=2")
+            raise UsageError(f"--arg {text!r} is not NAME=VALUE", hint="as in --arg seed=2")
         arguments[name.strip()] = parse_value(value)
     return arguments
 
@@ -87,9 +87,9 @@ def _describe_rewards(shown: EnvironmentDescription) -> str:
     parts = []
     if shown.seen_rewards:
         values = ", ".join(f"{name} {value:g}" for name, value in shown.seen_rewards.items())
-        parts.append(
-            f"{values} (for {'the right answer' if shown.gold is not None else 'an empty answer'} alone)"
-        )
+        written = shown.gold_rendering
+        answer = "an empty answer" if shown.gold is None else "the right answer"
+        parts.append(f"{values} (for {answer}{'' if written in ('', 'as given') else f', {written},'} alone)")
     elif shown.error:
         parts.append(f"none seen: {shown.termination_reason}: {shown.error}")
     elif shown.termination_reason:

@@ -196,3 +196,23 @@ def test_doctor_finds_a_home_that_cannot_be_written(castform, tmp_path):
     file.write_text("")
     done = castform("doctor", CASTFORM_HOME=str(file / "home"))
     assert done.returncode == 3 and "cannot be written to" in done.stdout
+
+
+def test_env_show_of_a_file_shows_its_first_line_and_what_the_right_answer_earns(castform, tmp_path):
+    (tmp_path / "spell.py").write_text(
+        '"""Spell words."""\n'
+        "from benchmax.envs import BaseEnv, Dataset, Example\n"
+        "class Spell(BaseEnv):\n"
+        "    max_turns = 1\n"
+        "    async def create_dataset(self, split, base_dir, *, max_examples=None):\n"
+        "        prompt = [{'role': 'user', 'content': 'Spell cat'}]\n"
+        "        row = {'prompt_messages': prompt, 'ground_truth': 'c-a-t'}\n"
+        "        return Dataset([Example(split, row)])\n"
+        "    async def compute_reward(self, rollout):\n"
+        "        said = rollout.messages[-1]['content']\n"
+        "        return {'right': float('<answer>c-a-t</answer>' in said), 'nice': 0.5}\n"
+    )
+    done = castform("env", "show", str(tmp_path / "spell.py"))
+    assert done.returncode == 0, done.stderr
+    assert "Spell words." in done.stdout
+    assert "right 1, nice 0.5 (for the right answer, <answer> tags, alone)" in done.stdout
