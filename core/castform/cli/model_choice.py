@@ -44,7 +44,7 @@ def add_model_arguments(parser: argparse.ArgumentParser, *, required: bool) -> N
         default=[],
         metavar="SECTION.KEY=VALUE",
         dest="assignments",
-        help="one setting, environment.args.difficulty=2 for one; may be repeated",
+        help="one setting, environment.args.seed=2 for one; may be repeated",
     )
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
 
