@@ -169,8 +169,17 @@ def test_f1_the_next_prompt_holds_the_sampled_ids_not_their_text():
     # fmt: on
 
 
+def eos_labels(ids, attn, pad, eos):
+    """Labels of a padded reply: what was really there was sampled, what fills it up was appended."""
+    assert pad == eos
+    real = sum(attn)
+    ids, mask = rollout_mask([("sampled", ids[:real]), ("appended", ids[real:])])
+    return [i if k else -100 for i, k in zip(ids, mask)]
+
+
 def test_f7_only_sampled_positions_are_trained():
     # fmt: off
+    assert eos_labels([5, 6, 0, 0, 0], [1, 1, 1, 0, 0], pad=0, eos=0) == [5, 6, 0, -100, -100]
     ids, mask = rollout_mask([("prompt", [7, 8]), ("gen_prompt", [9]), ("sampled", [4, 5]), ("appended", [2]), ("template", [3])])
     assert ids == [7, 8, 9, 4, 5, 2, 3] and mask == [0, 0, 0, 1, 1, 0, 0]
     # fmt: on
