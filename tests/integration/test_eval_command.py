@@ -162,6 +162,9 @@ def test_an_evaluation_adds_up_and_can_be_read_back(place, serve):
     assert "correct" in out
     code, out, _ = castform(place, "runs", "scalars", run_id, "--json")
     assert json.loads(out)["modes"]["eval"]["score"][0]["value"] == pytest.approx(data["score"]["mean"])
+    for wrong in (["--name", "scor"], ["--mode", "train"]):
+        code, out, err = castform(place, "runs", "scalars", run_id, *wrong)
+        assert code == 2 and out == "" and wrong[1] in err
     code, out, _ = castform(place, "runs", "status", run_id)
     assert "finished" in out
     assert "eval: 40 scored, 0 failed" in out

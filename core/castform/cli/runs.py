@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from castform.cli.output import print_fields, print_json, print_note, print_table, print_text
+from castform.errors import UsageError
 from castform.safe_text import safe_line
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     listing.add_argument("--limit", type=int, default=50, metavar="N", help="most runs that are shown (50)")
     status = _add(commands, "status", "how one run goes")
     scalars = _add(commands, "scalars", "a run's curves")
-    scalars.add_argument("--mode", help="train, eval, …; default: train, else all")
+    scalars.add_argument("--mode", help="train, eval, …; default: train, else all; with --name all")
     scalars.add_argument("--name", help="all points of one scalar")
     rollouts = _add(commands, "rollouts", "a run's rollouts")
     rollouts.add_argument("--mode", help="train, eval, …")
@@ -117,18 +118,28 @@ def _status(store: RunStore, args: argparse.Namespace) -> int:
             "folder": record.run_dir,
         }
     )
-    for name, points in scalars.items():
-        print_text(f"{name}  {_number(points[-1].value)}  (step {points[-1].step})")
+    if scalars:
+        print_text(f"\nstep {step}, latest scalars")
+        print_fields({f"  {name}": _number(points[-1].value) for name, points in scalars.items()})
     return 0
 
 
 def _scalars(store: RunStore, args: argparse.Namespace) -> int:
     record = store.find_run(args.run_id)
     found = store.read_scalars(record.run_id)
-    mode = args.mode or ("train" if "train" in found else None)
+    mode = args.mode or ("train" if "train" in found and not args.name else None)
     if mode is not None:
+        if args.mode and found and mode not in found:
+            raise UsageError(
+                f"run {record.run_id} has no scalars of mode {mode!r}", hint=f"it has {', '.join(found)}"
+            )
         found = {mode: found.get(mode, {})}
     if args.name:
+        if not any(args.name in names for names in found.values()):
+            raise UsageError(
+                f"run {record.run_id} has no scalar {args.name!r}",
+                hint=f"`castform runs scalars {record.run_id}` lists them",
+            )
         found = {m: {n: p for n, p in names.items() if n == args.name} for m, names in found.items()}
     if args.json:
         print_json(
