@@ -238,6 +238,7 @@ def test_a_finished_run_goes_on_only_for_more_steps(tmp_path, model, store):
         asyncio.run(resume(result.run_id, store=store))
     more = RunConfig.model_validate({**config.model_dump(), "run": {**config.run.model_dump(), "steps": 2}})
     longer = asyncio.run(resume(result.run_id, store=store, change=lambda _: more))
+    assert store.get_run(result.run_id).config["run"]["steps"] == more.run.steps
     assert (longer.status, longer.steps) == ("finished", 2)
     straight = asyncio.run(train(more, store=store))
     assert adapter_bytes(longer) == adapter_bytes(straight)

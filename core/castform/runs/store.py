@@ -145,6 +145,10 @@ class RunStore:
             values |= {"stop_requested": None, **self._owner(now)}
         self._update_run(run_id, values)
 
+    def set_config(self, run_id: str, config: Mapping[str, Any]) -> None:
+        """Store the config that a resumed run goes on with."""
+        self._update_run(run_id, {"config": to_json(config)})
+
     def heartbeat(self, run_id: str) -> None:
         """Say that the run's process is alive. Runs of other machines need it every few minutes."""
         self._update_run(run_id, {"heartbeat": self._clock()})

@@ -124,6 +124,7 @@ async def resume(
             f"run {record.run_id} has finished its {config.run.steps} steps",
             hint=f"`castform train --resume {record.run_id} --steps {2 * config.run.steps}` goes on from there",
         )
+    store.set_config(record.run_id, config.model_dump(mode="json"))
     return await _run(prepared, store, record.run_id, record.run_dir, listeners)
 
 
