@@ -17,7 +17,6 @@ $(STAMP): pyproject.toml $(PLUGINS)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -c "import torch" 2>/dev/null || $(BIN)/python -m pip install -q "$(TORCH)"
 	$(BIN)/python -m pip install -q -e ".[train,dev]"
-	$(BIN)/python -m pip install -q hatchling editables
 	$(BIN)/python -m pip install -q --no-build-isolation $(foreach p,$(PLUGINS),-e $(dir $(p)))
 	@touch $@
 
