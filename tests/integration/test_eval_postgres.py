@@ -16,7 +16,6 @@ from castform.errors import MissingError
 from castform.rollouts import Rollout, RolloutGroup
 from castform.runs import RunStore
 
-pytest.importorskip("psycopg")
 PROGRAMS = shutil.which("initdb"), shutil.which("pg_ctl"), shutil.which("psql")
 pytestmark = pytest.mark.skipif(
     None in PROGRAMS, reason="PostgreSQL's initdb, pg_ctl and psql are not on the path"

@@ -80,7 +80,8 @@ async def test_bad_group_rewards_cost_only_their_own_rollout(bad: Any) -> None:
 
 
 async def test_a_numpy_scalar_is_a_typed_outcome_and_a_float64_a_float() -> None:
-    numpy = pytest.importorskip("numpy")
+    import numpy
+
     env = AttemptEnv({"r0": {}, "r1": {}}, {"r0": {"g": numpy.float64(0.5)}, "r1": {"g": numpy.float32(0.5)}})
     outcomes = await env.run_group(requests(2))
     assert outcomes["r0"].rewards == {"g": 0.5} and type(outcomes["r0"].rewards["g"]) is float

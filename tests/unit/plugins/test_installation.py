@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import shutil
 import subprocess
@@ -18,10 +17,7 @@ ROOT = Path(__file__).parents[3]
 BROKEN = sorted(p.parent for p in (ROOT / "tests" / "plugins_broken").glob("*/pyproject.toml"))
 PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "-q", "--no-deps", "--no-index"]
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(importlib.util.find_spec("hatchling") is None, reason="hatchling is not installed"),
-]
+pytestmark = pytest.mark.slow
 
 
 def run(*words: object, **kwargs) -> subprocess.CompletedProcess[str]:
@@ -58,7 +54,6 @@ def check_plugin_template(template: Path, module: str, data_file: str, work: Pat
     assert int(done.stdout) >= 1
 
 
-@pytest.mark.skipif(importlib.util.find_spec("build") is None, reason="build is not installed")
 def test_d4_a_plugins_data_files_are_in_its_wheel(tmp_path):
     source = tmp_path / "castform-env-lookup"
     shutil.copytree(ROOT / "plugins" / "castform-env-lookup", source)
@@ -68,7 +63,6 @@ def test_d4_a_plugins_data_files_are_in_its_wheel(tmp_path):
     check_plugin_template(source, "castform_env_lookup", data.name, tmp_path)
 
 
-@pytest.mark.skipif(importlib.util.find_spec("build") is None, reason="build is not installed")
 def test_d4_finds_a_wheel_without_its_data(tmp_path):
     source = tmp_path / "castform-env-lookup"
     shutil.copytree(ROOT / "plugins" / "castform-env-lookup", source)
