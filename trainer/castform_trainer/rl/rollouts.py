@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from benchmax.envs import Environment, Example
@@ -31,9 +32,7 @@ class RolloutSource:
     def example(self, number: int) -> Example[Any]:
         """Return the example of the `number`-th group of the run: epochs, each in an order of its own."""
         epoch, place = divmod(number, len(self.examples))
-        order = list(range(len(self.examples)))
-        random.Random(derive_seed(self.config.run.seed, "epoch", epoch)).shuffle(order)
-        return self.examples[order[place]]
+        return self.examples[_epoch_order(self.config.run.seed, epoch, len(self.examples))[place]]
 
     async def run(self, number: int, *, version: int) -> RolloutGroup:
         """Run the `number`-th group. Its seed depends on the run's seed and the number alone."""
@@ -68,6 +67,13 @@ class StepRollouts:
     def kept(self) -> list[JudgedGroup]:
         """The groups that are trained."""
         return [judged for judged in self.judged if judged.has_signal]
+
+
+@lru_cache(maxsize=2)  # a step asks for many groups of one epoch, or of two
+def _epoch_order(seed: int, epoch: int, size: int) -> tuple[int, ...]:
+    order = list(range(size))
+    random.Random(derive_seed(seed, "epoch", epoch)).shuffle(order)
+    return tuple(order)
 
 
 def group_id(number: int) -> str:
