@@ -22,6 +22,10 @@ class Finding:
     code: str
     """Stable name, for programs."""
     message: str
+    check: str = ""
+    """Name of the check or probe that found it, as `castform env certify --only` takes it."""
+    example_id: str | None = None
+    """An example on which it shows."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,0 +1,1 @@
+"""Certify: can this environment be gamed, and can a model learn from it."""
