@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    import aiohttp
 
 KEEPALIVE_SECONDS = 4.0
 """Idle connections live shorter than at any usual server, so that none is reused while it is being closed."""
@@ -18,6 +21,10 @@ class HttpReply(NamedTuple):
     status: int
     body: bytes
     retry_after: str | None
+
+
+class ReplyTooLargeError(ValueError):
+    """A reply is larger than its reader takes."""
 
 
 def is_loopback(host: str) -> bool:
@@ -50,11 +57,18 @@ class HttpPool:
         return self._proxies[origin]
 
     async def post(
-        self, url: str, data: bytes, headers: Mapping[str, str], *, timeout_seconds: float | None
+        self,
+        url: str,
+        data: bytes,
+        headers: Mapping[str, str],
+        *,
+        timeout_seconds: float | None,
+        max_bytes: int | None = None,
     ) -> HttpReply:
         """Post JSON bytes and read the whole reply.
 
         ConnectionError: no connection, or it broke. TimeoutError: no whole reply in time.
+        ReplyTooLargeError: the reply has more than `max_bytes`, and the rest was not read.
         """
         import aiohttp
 
@@ -68,7 +82,8 @@ class HttpPool:
                 allow_redirects=False,
                 proxy=self._proxy_for(url),
             ) as response:
-                return HttpReply(response.status, await response.read(), response.headers.get("Retry-After"))
+                body = await _read_body(response, max_bytes)
+                return HttpReply(response.status, body, response.headers.get("Retry-After"))
         except (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError) as error:
             if isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ConnectionTimeoutError):
                 raise TimeoutError(f"no whole reply within {timeout_seconds} seconds") from error
@@ -87,3 +102,17 @@ class HttpPool:
             session.detach()
             with contextlib.suppress(RuntimeError):
                 self._connector.__exit__(None, None, None)  # its only way to close that needs no loop
+
+
+async def _read_body(response: aiohttp.ClientResponse, max_bytes: int | None) -> bytes:
+    if max_bytes is None:
+        return await response.read()
+    body = bytearray()
+    async for chunk in response.content.iter_any():
+        body += chunk
+        if len(body) > max_bytes:
+            response.close()
+            raise ReplyTooLargeError(
+                f"the reply (HTTP {response.status}) has more than {max_bytes:,} bytes; the rest was not read"
+            )
+    return bytes(body)

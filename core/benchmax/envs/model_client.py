@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmax.auth import ModelAuth, ModelRequestContext, request_headers
+from benchmax.envs.http_errors import describe_http_error, error_fields, shortened, without_secrets
 from benchmax.envs.http_pool import HttpPool
 from benchmax.envs.loop_local import LoopLocal
 from benchmax.envs.observe import current_observer
@@ -29,9 +30,6 @@ logger = logging.getLogger(__name__)
 
 CONTEXT_ERROR_CODE = "context_budget_exceeded"
 """Error code of an HTTP 400 that says: the conversation has outgrown the context."""
-MAX_ERROR_CHARS = 500
-MIN_SECRET_CHARS = 8
-"""Shorter parts of a header (`Bearer`, a placeholder key) are words of ordinary errors."""
 
 # Any: request and reply bodies are JSON as the server defines it.
 _request_defaults: ContextVar[Mapping[str, Any] | None] = ContextVar(
@@ -114,7 +112,7 @@ class ModelClient:
             except ConnectionError as error:
                 failure = RolloutFailure("model_error", f"no connection: {error}")
             else:
-                body = _without_secrets(reply.body, headers) if reply.status != 200 else reply.body
+                body = without_secrets(reply.body, headers) if reply.status != 200 else reply.body
                 if reply.status < 300:
                     return _decoded_reply(body)
                 failure = _failure_of(reply.status, body)
@@ -138,38 +136,13 @@ def _decoded_reply(body: bytes) -> dict[str, Any]:
     try:
         reply = json.loads(body)
     except ValueError as error:
-        raise RolloutFailure("model_error", f"the reply is not JSON: {_shortened(body)}") from error
+        raise RolloutFailure("model_error", f"the reply is not JSON: {shortened(body)}") from error
     if not isinstance(reply, dict):
-        raise RolloutFailure("model_error", f"the reply is not a JSON object: {_shortened(body)}")
+        raise RolloutFailure("model_error", f"the reply is not a JSON object: {shortened(body)}")
     return reply
 
 
-def _without_secrets(body: bytes, headers: Mapping[str, str]) -> bytes:
-    """Return a body without the keys of the request: some servers repeat them in their errors."""
-    for value in headers.values():
-        for part in value.split():
-            if len(part) >= MIN_SECRET_CHARS:
-                body = body.replace(part.encode(), b"***")
-    return body
-
-
 def _failure_of(status: int, body: bytes) -> RolloutFailure:
-    code, message = _error_fields(body)
-    if status < 400 and message is None:
-        message = "a redirect, which is not followed"
+    code, _ = error_fields(body)
     reason = "context_exceeded" if status == 400 and code == CONTEXT_ERROR_CODE else "model_error"
-    return RolloutFailure(reason, f"HTTP {status}: {message or _shortened(body) or 'no message'}")
-
-
-def _error_fields(body: bytes) -> tuple[object, str | None]:
-    """Return (code, message) of an error body in OpenAI's form, Nones where it has another."""
-    try:
-        error = json.loads(body)["error"]
-        message = error.get("message")
-        return error.get("code"), message if isinstance(message, str) else None
-    except (ValueError, LookupError, TypeError, AttributeError):
-        return None, None
-
-
-def _shortened(body: bytes) -> str:
-    return body.decode("utf-8", errors="replace").strip()[:MAX_ERROR_CHARS]
+    return RolloutFailure(reason, describe_http_error(status, body))
