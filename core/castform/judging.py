@@ -1,11 +1,10 @@
-"""Turn what a validation measured into findings in words: can this be trained on, and why not."""
+"""Turn what replays and a model's samples showed into findings: can this be trained on, and why not."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 from castform.eval_result import EvalResult
-from castform.probes import ProbeReport
 from castform.replay import ReplayReport
 from castform.validation import Finding, Level
 
@@ -17,73 +16,6 @@ MANY_CUT = 0.3
 MANY_OVER_BUDGET = 0.1
 
 
-def judge_probes(report: ProbeReport) -> list[Finding]:
-    """Say what is wrong with a reward that pays probes, or does not pay the right answer."""
-    findings: list[Finding] = []
-    for outcome in report.outcomes:
-        if outcome.scores:
-            findings.append(
-                Finding(
-                    level="fault",
-                    code=f"reward_pays_{outcome.name}",
-                    message=f"{outcome.what} earns as much as the right answer on {len(outcome.paid_in_full)} of "
-                    f"{outcome.scored} examples ({_components(outcome.components)}; example "
-                    f"{outcome.paid_in_full[0]})",
-                )
-            )
-        elif outcome.paid_in_full:
-            findings.append(
-                Finding(
-                    level="note",
-                    code=f"{outcome.name}_sometimes_right",
-                    message=f"{outcome.what} is paid in full on {len(outcome.paid_in_full)} of {outcome.scored} "
-                    "examples, which may be coincidence",
-                )
-            )
-        elif outcome.share_of_gold and outcome.share_of_gold > TOLERANCE:
-            findings.append(
-                Finding(
-                    level="note",
-                    code=f"{outcome.name}_partial_credit",
-                    message=f"{outcome.what} earns {outcome.share_of_gold:.0%} of the right answer's score "
-                    f"({_components(outcome.components)})",
-                )
-            )
-    findings += _judge_gold(report)
-    if report.crashes:
-        findings.append(
-            Finding(
-                level="fault",
-                code="reward_raises",
-                message=f"the environment fails to score some answers: {'; '.join(report.crashes[:3])}",
-            )
-        )
-    return findings
-
-
-def _judge_gold(report: ProbeReport) -> list[Finding]:
-    if report.gold is None:
-        return [
-            Finding(
-                level="unchecked",
-                code="gold",
-                message="the environment gives no right answers, so it was not checked that they are paid; "
-                "an `answer` or `ground_truth` field, or a `gold` method, would",
-            )
-        ]
-    if not report.unpaid_gold:
-        return []
-    failures = f" ({_counts(report.gold.failures)})" if report.gold.failures else ""
-    return [
-        Finding(
-            level="fault",
-            code="gold_not_paid",
-            message=f"the right answer earns no more than an empty one on {len(report.unpaid_gold)} of "
-            f"{report.gold.examples} examples{failures}, {report.unpaid_gold[0]} for one",
-        )
-    ]
-
-
 def judge_replay(report: ReplayReport) -> list[Finding]:
     """Say whether scoring the same transcripts again gave the same."""
     if not report.rollouts:
@@ -91,6 +23,7 @@ def judge_replay(report: ReplayReport) -> list[Finding]:
             Finding(
                 level="unchecked",
                 code="determinism",
+                check="determinism",
                 message="no rollout could be played again, so it is not known whether rewards repeat",
             )
         ]
@@ -103,6 +36,8 @@ def judge_replay(report: ReplayReport) -> list[Finding]:
             Finding(
                 level="fault",
                 code="nondeterministic",
+                check="determinism",
+                example_id=first.example_id,
                 message=f"scored again, {rollouts} of {report.rollouts} transcripts differ in {names}: "
                 f"{first.what} of example {first.example_id} was {first.first}, then {first.second}",
             )
@@ -112,6 +47,7 @@ def judge_replay(report: ReplayReport) -> list[Finding]:
             Finding(
                 level="warning",
                 code="prompts_differ",
+                check="determinism",
                 message=f"given the same replies, the environment sent other messages in {len(report.diverged)} of "
                 f"{report.rollouts} rollouts",
             )
@@ -218,10 +154,6 @@ def _judge_lengths(result: EvalResult, max_context_tokens: int | None) -> list[F
             )
         )
     return findings
-
-
-def _components(components: Mapping[str, float]) -> str:
-    return ", ".join(f"{name} {value:.3g}" for name, value in components.items()) or "no components"
 
 
 def _counts(counts: Mapping[str, int]) -> str:

@@ -8,24 +8,22 @@ paid, full marks (`pass_at`) stand in for it.
 from __future__ import annotations
 
 import asyncio
-import statistics
-from collections import Counter
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from benchmax.envs import Environment, Example
-from benchmax.envs.termination import KNOWN_REASONS, SCORABLE
 from castform.gold import RENDERINGS, Rendering, gold_script, gold_text, read_gold
 from castform.playback import Playback
-from castform.probes import PROBES, Probe, ProbeContext, ProbeOutcome, ProbeReport
+from castform.probe_report import GOLD, Row, make_report
+from castform.probes import PROBES, Probe, ProbeContext, ProbeReport
+from castform.probes.contexts import make_contexts
 from castform.rollouts import ENVIRONMENT_ERROR, ROLLOUT_TIMEOUT, Rollout, RolloutGroup, Split
 from castform.scripted_replies import Script
 
-GOLD = "gold"
-TOLERANCE = 1e-9
 GROUPS_AT_ONCE = 8
-DEFECTS = frozenset({ENVIRONMENT_ERROR, ROLLOUT_TIMEOUT, *KNOWN_REASONS}) - SCORABLE - {"model_error"}
-"""Failures that are the environment's: the scripted answers work, and no model is there to blame."""
+ALONE_SECONDS = 5.0
+"""How long an answer may take that is played alone to see which one of a group hangs."""
 
 
 async def run_probes(
@@ -38,61 +36,63 @@ async def run_probes(
     timeout_seconds: float = 60.0,
     pass_at: float = 1.0,
     probes: Sequence[Probe] = PROBES,
+    only_examples: Collection[str] | None = None,
+    deadline: float | None = None,
 ) -> ProbeReport:
     """Play the right answer and every probe on every example, without any model.
 
+    `only_examples` are played alone, with the other examples' answers still to draw on. After
+    `deadline` (of time.monotonic) no further example is begun; the report names the skipped ones.
     RuntimeError when the environment's `gold` raises.
     """
     golds = {example.id: read_gold(environment, example) for example in examples}
     async with Playback() as playback:
-
-        async def play(example: Example[Any], scripts: Mapping[str, Script], name: str) -> dict[str, Rollout]:
-            group = await playback.play(
-                environment,
-                example,
-                list(scripts.values()),
-                group_id=f"{name}-{place_of[example.id]}",
-                split=split,
-                weights=weights,
-                timeout_seconds=timeout_seconds,
-            )
-            groups.append(group)
-            return dict(zip(scripts, group.rollouts, strict=True))
-
-        place_of = {example.id: place for place, example in enumerate(examples)}
-        groups: list[RolloutGroup] = []
-        known = next((example for example in examples if golds[example.id] is not None), None)
-        rendering = RENDERINGS[0]
-        if known is not None:
-            tried = await play(
-                known,
-                {r.name: gold_script(golds[known.id], r) for r in _renderings(golds[known.id])},
-                "rendering",
-            )
-            rendering = _best_rendering(tried)
-            groups.clear()
+        stage = _Stage(playback, environment, examples, split, weights, timeout_seconds, deadline)
+        rendering = await stage.find_rendering(golds)
+        contexts = make_contexts(examples, golds, rendering, seed)
+        chosen = [e for e in examples if only_examples is None or e.id in only_examples]
         slots = asyncio.Semaphore(GROUPS_AT_ONCE)
+        skipped: list[str] = []
 
-        async def probe(example: Example[Any]) -> dict[str, Rollout]:
-            context = ProbeContext(
-                example_id=example.id,
-                gold=golds[example.id],
-                other_gold=_other_gold(example.id, golds),
-                rendering=rendering,
-                seed=seed,
-            )
-            scripts = _scripts(context, probes)
-            async with slots:
-                played = await play(example, scripts, "probe")
-                if all(r.termination_reason == ENVIRONMENT_ERROR for r in played.values()):
-                    # One answer broke the whole group: play each alone to see which one.
-                    played = {}
-                    for name, script in scripts.items():
-                        played |= await play(example, {name: script}, f"probe-{name}")
-            return played
+        async def probe(place: int, example: Example[Any]) -> list[Row]:
+            rows: list[Row] = []
+            for name, part in _parts(probes, place):
+                scripts = _scripts(contexts[example.id], part)
+                if not scripts or (name and not scripts.keys() - {GOLD}):
+                    continue
+                async with slots:
+                    if stage.is_late():
+                        if not name:
+                            skipped.append(example.id)
+                        continue
+                    played = await stage.play_apart(example, scripts, f"probe{name}")
+                rows.append(Row(context=contexts[example.id], played=played))
+            return rows
 
-        played = await asyncio.gather(*map(probe, examples))
-    return _report(played, examples, rendering, probes, pass_at, groups)
+        found = await asyncio.gather(*(probe(place, example) for place, example in enumerate(chosen)))
+    return make_report(
+        [row for rows in found for row in rows],
+        probes,
+        rendering=rendering.name,
+        pass_at=pass_at,
+        skipped=skipped,
+        groups=stage.groups,
+    )
+
+
+async def find_rendering(
+    environment: Environment[Any, Any],
+    examples: Sequence[Example[Any]],
+    golds: Mapping[str, Any],
+    *,
+    split: Split,
+    weights: Mapping[str, float],
+    timeout_seconds: float = 60.0,
+) -> Rendering:
+    """Return the way to write an answer down that the environment pays most, of `RENDERINGS`."""
+    async with Playback() as playback:
+        stage = _Stage(playback, environment, examples, split, weights, timeout_seconds, None)
+        return await stage.find_rendering(golds)
 
 
 async def measure_full_score(
@@ -122,16 +122,84 @@ async def measure_full_score(
     return None if report.unpaid_gold else report.full_score
 
 
-def _renderings(gold: Any) -> Sequence[Rendering]:
-    return RENDERINGS if gold_text(gold) is not None else RENDERINGS[:1]
+class _Stage:
+    """Plays groups of scripts to one environment and keeps them."""
+
+    def __init__(
+        self,
+        playback: Playback,
+        environment: Environment[Any, Any],
+        examples: Sequence[Example[Any]],
+        split: Split,
+        weights: Mapping[str, float],
+        timeout_seconds: float,
+        deadline: float | None,
+    ) -> None:
+        self.groups: list[RolloutGroup] = []
+        self._playback = playback
+        self._environment = environment
+        self._examples = examples
+        self._place = {example.id: place for place, example in enumerate(examples)}
+        self._split = split
+        self._weights = weights
+        self._timeout = timeout_seconds
+        self._deadline = deadline
+
+    def is_late(self) -> bool:
+        return self._deadline is not None and time.monotonic() >= self._deadline
+
+    async def play(
+        self, example: Example[Any], scripts: Mapping[str, Script], name: str, seconds: float | None = None
+    ) -> dict[str, Rollout]:
+        """Run one group, a sibling a script."""
+        timeout = self._timeout if seconds is None else min(seconds, self._timeout)
+        if self._deadline is not None:
+            timeout = min(timeout, max(self._deadline - time.monotonic(), 1.0))
+        group = await self._playback.play(
+            self._environment,
+            example,
+            list(scripts.values()),
+            group_id=f"{name}-{self._place[example.id]}",
+            split=self._split,
+            weights=self._weights,
+            timeout_seconds=timeout,
+        )
+        self.groups.append(group)
+        return dict(zip(scripts, group.rollouts, strict=True))
+
+    async def play_apart(
+        self, example: Example[Any], scripts: Mapping[str, Script], name: str
+    ) -> dict[str, Rollout]:
+        """Run one group; where one answer breaks it all, play each alone to see which one."""
+        played = await self.play(example, scripts, name)
+        reasons = {rollout.termination_reason for rollout in played.values()}
+        if reasons == {ENVIRONMENT_ERROR} or (reasons == {ROLLOUT_TIMEOUT} and len(played) > 1):
+            played = {}
+            for probe, script in scripts.items():
+                if self.is_late():
+                    break
+                played |= await self.play(example, {probe: script}, f"{name}-{probe}", ALONE_SECONDS)
+        return played
+
+    async def find_rendering(self, golds: Mapping[str, Any]) -> Rendering:
+        known = next((e for e in self._examples if golds[e.id] is not None), None)
+        if known is None or gold_text(golds[known.id]) is None:
+            return RENDERINGS[0]
+        scripts = {r.name: gold_script(golds[known.id], r) for r in RENDERINGS}
+        tried = await self.play(known, scripts, "rendering")
+        self.groups.clear()
+        return max(RENDERINGS, key=lambda rendering: _worth(tried[rendering.name]))
 
 
-def _best_rendering(tried: Mapping[str, Rollout]) -> Rendering:
-    def worth(rendering: Rendering) -> float:
-        rollout = tried.get(rendering.name)
-        return float("-inf") if rollout is None or rollout.score is None else rollout.score
+def _worth(rollout: Rollout) -> float:
+    return float("-inf") if rollout.score is None else rollout.score
 
-    return max(RENDERINGS, key=worth)
+
+def _parts(probes: Sequence[Probe], place: int) -> list[tuple[str, list[Probe]]]:
+    """Return the probes that share a group, and each costly one that is due here, by itself."""
+    cheap = [probe for probe in probes if probe.max_examples is None]
+    costly = [p for p in probes if p.max_examples is not None and place < p.max_examples]
+    return [("", cheap), *((f"-{probe.name}", [probe]) for probe in costly)]
 
 
 def _scripts(context: ProbeContext, probes: Sequence[Probe]) -> dict[str, Script]:
@@ -139,92 +207,3 @@ def _scripts(context: ProbeContext, probes: Sequence[Probe]) -> dict[str, Script
     if context.gold is not None:
         scripts = {GOLD: gold_script(context.gold, context.rendering), **scripts}
     return scripts
-
-
-def _other_gold(example_id: str, golds: Mapping[str, Any]) -> Any:
-    """Return the next example's right answer that differs from this one's."""
-    ids = list(golds)
-    start = ids.index(example_id)
-    own = golds[example_id]
-    for other in (*ids[start + 1 :], *ids[:start]):
-        if golds[other] is not None and golds[other] != own:
-            return golds[other]
-    return None
-
-
-def _report(
-    played: Sequence[Mapping[str, Rollout]],
-    examples: Sequence[Example[Any]],
-    rendering: Rendering,
-    probes: Sequence[Probe],
-    pass_at: float,
-    groups: Sequence[RolloutGroup],
-) -> ProbeReport:
-    gold_scores = {
-        example.id: rollouts[GOLD].score
-        for example, rollouts in zip(examples, played, strict=True)
-        if GOLD in rollouts
-    }
-    paid = [score for score in gold_scores.values() if score is not None]
-    empties = {
-        example.id: rollouts["empty"].score
-        for example, rollouts in zip(examples, played, strict=True)
-        if "empty" in rollouts
-    }
-    unpaid = {
-        example_id
-        for example_id, score in gold_scores.items()
-        if score is None or score <= (empties.get(example_id) or 0.0) + TOLERANCE
-    }
-    full = {
-        example.id: score
-        if (score := gold_scores.get(example.id)) is not None and example.id not in unpaid
-        else pass_at
-        for example in examples
-    }
-
-    def outcome(probe: Probe) -> ProbeOutcome:
-        rollouts = [row[probe.name] for row in played if probe.name in row]
-        return _outcome(probe, rollouts, full, statistics.fmean(paid) if paid else None)
-
-    gold = Probe(name=GOLD, what="the right answer", make=lambda context: None, allowed_share=1.0)
-    return ProbeReport(
-        gold=outcome(gold) if gold_scores else None,
-        rendering=rendering.name,
-        unpaid_gold=tuple(sorted(unpaid)),
-        outcomes=tuple(outcome(probe) for probe in probes),
-        crashes=tuple(
-            sorted(
-                {
-                    f"{name}: {rollout.error}"
-                    for row in played
-                    for name, rollout in row.items()
-                    if rollout.termination_reason in DEFECTS
-                }
-            )
-        ),
-        full_score=statistics.median_low(paid) if paid else None,
-        groups=tuple(groups),
-    )
-
-
-def _outcome(
-    probe: Probe, rollouts: Sequence[Rollout], full: Mapping[str, float], gold_mean: float | None
-) -> ProbeOutcome:
-    scored = [(r, r.score) for r in rollouts if r.score is not None]
-    mean = statistics.fmean(score for _, score in scored) if scored else None
-    names = sorted({name for rollout, _ in scored for name in rollout.rewards})
-    return ProbeOutcome(
-        name=probe.name,
-        what=probe.what,
-        examples=len(rollouts),
-        scored=len(scored),
-        paid_in_full=tuple(r.example_id for r, score in scored if score >= full[r.example_id] - TOLERANCE),
-        mean_score=mean,
-        share_of_gold=None if mean is None or not gold_mean or gold_mean <= 0 else mean / gold_mean,
-        components={
-            name: statistics.fmean(r.rewards[name] for r, _ in scored if name in r.rewards) for name in names
-        },
-        failures=dict(Counter(r.termination_reason for r in rollouts if r.score is None).most_common()),
-        allowed_share=probe.allowed_share,
-    )

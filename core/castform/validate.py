@@ -17,7 +17,8 @@ from castform.calls import Sampling
 from castform.endpoint import Endpoint
 from castform.eval_result import DEFAULT_PASS_AT
 from castform.evaluate import evaluate
-from castform.judging import judge_probes, judge_replay, judge_result
+from castform.judging import judge_replay, judge_result
+from castform.probe_findings import judge_probes
 from castform.probes import ProbeReport
 from castform.probing import run_probes
 from castform.replay import replay_groups

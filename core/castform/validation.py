@@ -86,6 +86,6 @@ class ValidationReport:
                 "gold": None if gold is None else asdict(gold),
                 "unpaid_gold": list(self.probes.unpaid_gold),
                 "outcomes": [{**asdict(o), "scores": o.scores} for o in self.probes.outcomes],
-                "crashes": list(self.probes.crashes),
+                "crashes": [asdict(crash) for crash in self.probes.crashes],
             }
         return data
