@@ -75,6 +75,19 @@ def test_every_rollout_is_stored_with_what_became_of_it(whole):
     assert last["by_reason"] == {reason: stored.count(reason) for reason in sorted(set(stored))}
 
 
+def test_every_rollout_carries_the_pin_of_its_environment(whole):
+    result, store, _ = whole
+    [pin] = store.list_pins(result.run_id)
+    assert {rollout.pin for rollout in store.list_rollouts(result.run_id)} == {pin.digest}
+    assert pin.pin == store.get_run(result.run_id).environment
+    assert pin.pin["id"] == "tiny_env.py:Short"
+    assert sorted(pin.pin["datasets"]) == ["eval", "train"]
+    assert {split: marks["count"] for split, marks in pin.details["examples"].items()} == {
+        "eval": 4,
+        "train": 12,
+    }
+
+
 def test_listeners_hear_the_run_in_order(whole):
     _, _, events = whole
     kinds = [type(event) for event in events if not isinstance(event, GroupScored)]
@@ -226,8 +239,21 @@ def test_held_out_examples_that_are_trained_on_are_refused_before_anything_start
 def test_a_changed_environment_is_not_resumed(tmp_path, model, store):
     environment = write_environment(tmp_path)
     result = asyncio.run(train(make_config(environment, model, run={"steps": 1}), store=store))
-    environment.write_text(ENVIRONMENT + "\n# changed\n")
-    with pytest.raises(UsageError, match="its files differ"):
+    changed = ENVIRONMENT.replace("range(12 if", "range(13 if").replace("/ 12", "/ 10")
+    assert changed.count("13") == changed.count("/ 10") == 1
+    environment.write_text(changed)
+    before = store.get_run(result.run_id)
+    with pytest.raises(UsageError) as caught:
+        asyncio.run(resume(result.run_id, store=store))
+    assert str(caught.value).splitlines()[1:] == [
+        "  files: changed tiny_env.py",
+        "  train dataset: 12 examples then, 13 now; new from 'train 12' on",
+    ]
+    assert f"castform rescore {result.run_id}" in caught.value.hint
+    assert "put the old files back" in caught.value.hint
+    assert store.get_run(result.run_id) == before
+    environment.write_text(ENVIRONMENT)
+    with pytest.raises(UsageError, match="has finished its 1 steps"):
         asyncio.run(resume(result.run_id, store=store))
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from castform.plugins.events import RunStarted as RunStarted
     from castform.plugins.events import StepEnded as StepEnded
     from castform.plugins.failure import PluginFailure as PluginFailure
+    from castform.plugins.fingerprints import fingerprint_examples as fingerprint_examples
     from castform.plugins.loader import load_registry as load_registry
     from castform.plugins.pins import EnvironmentPin as EnvironmentPin
     from castform.plugins.plugin import Plugin as Plugin
@@ -60,6 +61,7 @@ _HOMES = {
     ),
     "failure": ("PluginFailure",),
     "loader": ("load_registry",),
+    "fingerprints": ("fingerprint_examples",),
     "pins": ("EnvironmentPin",),
     "plugin": ("Plugin",),
     "registry": ("Registry", "UnknownPluginError"),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,14 +13,21 @@ from castform.errors import CastformError
 from castform.plugins.environment_files import is_path, load_environment_class
 from castform.plugins.failure import ContainedError, PluginFailure, call_contained
 from castform.plugins.loader import load_registry
-from castform.plugins.pins import EnvironmentPin, hash_content
+from castform.plugins.pins import (
+    EnvironmentPin,
+    PinDetails,
+    combine_hashes,
+    hash_environment_file,
+    hash_files,
+    mark_files,
+)
 from castform.plugins.plugin import Plugin
 from castform.plugins.references import bind_args, call_factory, load_factory
 from castform.plugins.registry import Registry
 from castform.plugins.specs import EnvironmentSpec
 
 if TYPE_CHECKING:
-    from benchmax.envs import Environment
+    from benchmax.envs import Environment, Example
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +43,10 @@ class LoadedEnvironment:
     spec: EnvironmentSpec | None = None
     """None for an environment in a file."""
     plugin: Plugin | None = None
+
+    def with_examples(self, **splits: Sequence[Example[Any]]) -> LoadedEnvironment:
+        """Return it with the fingerprints of these splits' examples in its pin."""
+        return replace(self, pin=self.pin.with_examples(**splits))
 
 
 def load_environment(
@@ -55,12 +66,14 @@ def load_environment(
     _check_environment(plugin, spec, environment)
     place = _source_file(load_factory(plugin, spec))
     full_id = f"{plugin.name}/{spec.name}"
+    files = hash_files(_package_root(spec.factory, place))
     pin = EnvironmentPin(
         id=full_id,
         distribution=plugin.entry.distribution,
         version=plugin.entry.version,
-        content_sha256=hash_content(_package_root(spec.factory, place)),
+        content_sha256=combine_hashes(files),
         args=used,
+        details=PinDetails(files=mark_files(files)),
     )
     return LoadedEnvironment(
         id=full_id, environment=environment, pin=pin, base_dir=place.parent, spec=spec, plugin=plugin
@@ -78,12 +91,14 @@ def _load_file(id: str, args: dict[str, Any]) -> LoadedEnvironment:
         raise CastformError(
             f"{cls.__name__} of {path.name} cannot be made: {contained}", hint="-v shows the traceback"
         ) from contained.cause
+    files = hash_environment_file(path)
     pin = EnvironmentPin(
         id=f"{path.name}:{cls.__name__}",
         distribution="",
         version="",
-        content_sha256=hash_content(path),
+        content_sha256=combine_hashes(files),
         args=args,
+        details=PinDetails(files=mark_files(files)),
     )
     return LoadedEnvironment(id=id, environment=environment, pin=pin, base_dir=path.parent)
 

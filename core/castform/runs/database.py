@@ -18,6 +18,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModuleError
 
 from castform.errors import CastformError, MissingError, RunFailedError, UsageError
+from castform.runs.migrate import OLDEST_VERSION, migrate
 from castform.runs.schema import SCHEMA_VERSION, metadata, schema
 
 BUSY_SECONDS = 30.0
@@ -152,6 +153,10 @@ def _check_schema(engine: Engine, url: URL) -> None:
         _create_tables(engine)
     with engine.connect() as connection:
         version = connection.execute(select(schema.c.version)).scalar()
+    if version is not None and OLDEST_VERSION <= version < SCHEMA_VERSION:
+        with _writing(engine) as connection:
+            migrate(connection)
+        return
     if version != SCHEMA_VERSION:
         newer = version is not None and version > SCHEMA_VERSION
         raise UsageError(
@@ -161,10 +166,16 @@ def _check_schema(engine: Engine, url: URL) -> None:
 
 
 def _create_tables(engine: Engine) -> None:
-    # Two processes may start on a new home at once: the second waits for the lock, then finds the tables.
-    with engine.execution_options(castform_write=True).begin() as connection:
-        if engine.dialect.name == "postgresql":
-            connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({POSTGRES_LOCK})")
+    with _writing(engine) as connection:
         metadata.create_all(connection, checkfirst=True)
         if connection.execute(select(schema.c.version)).scalar() is None:
             connection.execute(insert(schema).values(version=SCHEMA_VERSION))
+
+
+@contextmanager
+def _writing(engine: Engine) -> Iterator[Connection]:
+    """A transaction alone: of two processes that open a store at once, the second waits and finds it done."""
+    with engine.execution_options(castform_write=True).begin() as connection:
+        if engine.dialect.name == "postgresql":
+            connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({POSTGRES_LOCK})")
+        yield connection

@@ -116,6 +116,28 @@ def find_rollout(connection: Connection, run_id: str, prefix: str) -> RolloutRec
     return _rollout(row, json.loads(row.transcript))
 
 
+def read_transcripts(
+    connection: Connection, run_id: str, rollout_ids: Sequence[str]
+) -> dict[str, list[dict[str, Any]]]:
+    table = schema.rollouts.c
+    query = select(table.rollout_id, table.transcript).where(
+        table.run_id == run_id, table.rollout_id.in_(rollout_ids)
+    )
+    return {row.rollout_id: json.loads(row.transcript) for row in connection.execute(query)}
+
+
+def list_pin_digests(connection: Connection, run_id: str) -> list[str]:
+    """Return the digests of a run's rollouts, in the order in which they came."""
+    table = schema.rollouts.c
+    query = (
+        select(table.pin)
+        .where(table.run_id == run_id, table.pin.is_not(None))
+        .group_by(table.pin)
+        .order_by(func.min(table.row_id))
+    )
+    return list(connection.execute(query).scalars())
+
+
 def list_evals(connection: Connection, run_id: str, *, label: str | None) -> list[EvalRecord]:
     table = schema.evals.c
     query = select(schema.evals).where(table.run_id == run_id).order_by(table.eval_id)
@@ -166,6 +188,8 @@ def _run(row: Rows, now: float) -> RunRecord:
         run_dir=Path(row.run_dir) if row.run_dir else None,
         config=json.loads(row.config),
         environment=json.loads(row.environment),
+        pin=row.pin,
+        parent_id=row.parent_id,
     )
 
 
@@ -200,5 +224,6 @@ def _rollout(row: Rows, messages: Sequence[Mapping[str, Any]]) -> RolloutRecord:
         completion_tokens=row.completion_tokens,
         calls_path=row.calls_path,
         call_ids=json.loads(row.call_ids),
+        pin=row.pin,
         messages=messages,
     )

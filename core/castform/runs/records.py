@@ -21,7 +21,7 @@ class RunRecord:
 
     run_id: str
     kind: str
-    """train, eval or validate."""
+    """train, eval, validate or rescore."""
     name: str
     status: RunStatus
     created: float
@@ -34,7 +34,21 @@ class RunRecord:
     run_dir: Path | None
     config: Mapping[str, Any]
     environment: Mapping[str, Any]
-    """Where the environment came from: distribution, version, id, args."""
+    """Its pin: id, distribution, version, content_sha256, args, datasets."""
+    pin: str | None = None
+    """Digest of `environment`."""
+    parent_id: str | None = None
+    """The run that this one was made from."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PinRecord:
+    """What an environment was when it scored."""
+
+    digest: str
+    pin: Mapping[str, Any]
+    details: Mapping[str, Any]
+    """Marks of its files and examples; empty when they were not stored."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -80,6 +94,8 @@ class RolloutRecord:
     calls_path: str | None
     """JSONL file with the calls' token arrays, relative to the run folder."""
     call_ids: Sequence[str]
+    pin: str | None = None
+    """Digest of the environment's pin; None when the run was stored without one."""
     messages: Sequence[Mapping[str, Any]] = ()
 
 

@@ -35,6 +35,7 @@ def rollout_rows(
     step: int,
     calls_path: str | None,
     dispositions: Mapping[str, str],
+    pin: str | None,
 ) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for group in groups:
@@ -63,6 +64,7 @@ def rollout_rows(
                     "completion_tokens": lengths.completion_tokens,
                     "calls_path": calls_path,
                     "call_ids": to_json([call.call_id for call in rollout.calls]),
+                    "pin": pin,
                 }
             )
     return rows

@@ -1,4 +1,4 @@
-"""Tables of the run store. A change here raises SCHEMA_VERSION.
+"""Tables of the run store. A change here raises SCHEMA_VERSION and comes with a step in migrate.py.
 
 JSON is kept as ASCII text that we write ourselves: any string a model can produce
 (NUL, lone surrogates) survives in SQLite and in PostgreSQL.
@@ -19,7 +19,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 metadata = MetaData()
 
@@ -43,8 +43,19 @@ runs = Table(
     Column("run_dir", Text),
     Column("config", Text, nullable=False),
     Column("environment", Text, nullable=False),
+    Column("pin", String(64)),  # of the environment in force; its rollouts take it from here
+    Column("parent_id", String(64)),  # the run that this one was made from
     Index("runs_by_created", "created"),
 )
+
+pins = Table(
+    "pins",
+    metadata,
+    Column("digest", String(64), primary_key=True),
+    Column("pin", Text, nullable=False),
+    Column("details", Text, nullable=False),
+)
+"""Every environment that ever scored a rollout here, once."""
 
 
 def _run_id() -> Column[str]:
@@ -98,6 +109,7 @@ rollouts = Table(
     Column("completion_tokens", Integer),
     Column("calls_path", Text),
     Column("call_ids", Text, nullable=False),
+    Column("pin", String(64)),
     Index("rollouts_by_step", "run_id", "mode", "step", "row_id"),
     UniqueConstraint("run_id", "rollout_id"),
 )

@@ -25,11 +25,13 @@ from castform.home import castform_home
 from castform.runs import queries, schema
 from castform.runs.database import open_engine, store_errors, store_url
 from castform.runs.folder import run_folder
+from castform.runs.pins import Environment, plain_pin, read_pins, store_pin
 from castform.runs.process import process_start
 from castform.runs.records import (
     ENDED,
     EvalRecord,
     EventRecord,
+    PinRecord,
     RolloutRecord,
     RunRecord,
     RunStatus,
@@ -96,14 +98,16 @@ class RunStore:
         kind: str,
         name: str,
         config: Mapping[str, Any],
-        environment: Mapping[str, Any] | None = None,
+        environment: Environment | None = None,
         run_id: str | None = None,
         run_dir: Path | None = None,
+        parent_id: str | None = None,
     ) -> RunRecord:
         """Store a new run as pending, owned by this process, and return it with its id.
 
-        `environment` is the pin: distribution, version, id, args. `run_dir` defaults to
-        home/runs/<id>; the folder is not made here. Raises UsageError when the id is taken.
+        `environment` is the pin that its rollouts will carry. `run_dir` defaults to
+        home/runs/<id>; the folder is not made here. `parent_id` is the run that this one was made
+        from. Raises UsageError when the id is taken.
         """
         run_id = run_id or secrets.token_hex(5)
         now = self._clock()
@@ -120,7 +124,9 @@ class RunStore:
                     updated=now,
                     run_dir=str(run_dir or run_folder(self.home, run_id)),
                     config=to_json(config),
-                    environment=to_json(environment or {}),
+                    environment=to_json(plain_pin(environment)),
+                    pin=store_pin(connection, environment),
+                    parent_id=parent_id,
                     **self._owner(now),
                 )
             )
@@ -148,6 +154,12 @@ class RunStore:
     def set_config(self, run_id: str, config: Mapping[str, Any]) -> None:
         """Store the config that a resumed run goes on with."""
         self._update_run(run_id, {"config": to_json(config)})
+
+    def set_environment(self, run_id: str, environment: Environment) -> None:
+        """Store the pin that the run's rollouts carry from now on."""
+        with self._write() as connection:
+            digest = store_pin(connection, environment)
+        self._update_run(run_id, {"environment": to_json(plain_pin(environment)), "pin": digest})
 
     def heartbeat(self, run_id: str) -> None:
         """Say that the run's process is alive. Runs of other machines need it every few minutes."""
@@ -269,16 +281,17 @@ class RunStore:
         calls_path: str | None = None,
         dispositions: Mapping[str, str] | None = None,
     ) -> None:
-        """Store groups with their rollouts, in one transaction.
+        """Store groups with their rollouts, in one transaction. Each carries the run's pin.
 
         `calls_path` names the JSONL file, relative to the run folder, that holds the token arrays
         of the rollouts' calls. `dispositions` maps rollout ids to what training did with them.
         A rollout id that the run has already is an error (resume truncates first).
         """
-        rows = rollout_rows(run_id, groups, mode, step, calls_path, dispositions or {})
-        if not rows:
+        if not any(group.rollouts for group in groups):
             return
         with self._write() as connection:
+            pin = connection.execute(select(schema.runs.c.pin).filter_by(run_id=run_id)).scalar()
+            rows = rollout_rows(run_id, groups, mode, step, calls_path, dispositions or {}, pin)
             connection.execute(insert(schema.rollouts), rows)
 
     def add_eval(self, run_id: str, label: str, *, step: int, result: Mapping[str, Any]) -> None:
@@ -342,6 +355,23 @@ class RunStore:
         """Return one rollout with its transcript, by id or unique prefix. Raises UsageError."""
         with self._read() as connection:
             return queries.find_rollout(connection, run_id, prefix)
+
+    def read_transcripts(self, run_id: str, rollout_ids: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
+        """Return {rollout id: messages} of these rollouts of a run."""
+        with self._read() as connection:
+            return queries.read_transcripts(connection, run_id, rollout_ids)
+
+    def list_pins(self, run_id: str) -> list[PinRecord]:
+        """Return the environments that scored a run's rollouts, in the order in which they did."""
+        with self._read() as connection:
+            digests = queries.list_pin_digests(connection, run_id)
+            found = read_pins(connection, digests)
+        return [found[digest] for digest in digests if digest in found]
+
+    def get_pin(self, digest: str) -> PinRecord | None:
+        """Return what was stored under a pin's digest."""
+        with self._read() as connection:
+            return read_pins(connection, [digest]).get(digest)
 
     def list_evals(self, run_id: str, *, label: str | None = None) -> list[EvalRecord]:
         """Return stored evaluations and verdicts, oldest first."""

@@ -284,7 +284,7 @@ def test_a_damaged_store_is_named_and_left_alone(tmp_path):
 def test_a_store_of_another_version_is_refused(store, tmp_path):
     with sqlite3.connect(tmp_path / "runs.db") as connection:
         connection.execute("UPDATE castform_schema SET version = 99")
-    with pytest.raises(UsageError, match="version 99, this castform reads version 1") as caught:
+    with pytest.raises(UsageError, match="version 99, this castform reads version 2") as caught:
         RunStore.open(tmp_path, url=f"sqlite:///{tmp_path}/runs.db")
     assert caught.value.hint == "upgrade castform"
 

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import fields
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from castform.calls import ModelCall, Sampling
+from castform.call_log import decode_call, encode_call, read_calls
+from castform.calls import ModelCall
 from castform.errors import RunFailedError
 
-CALL_FIELDS = tuple(field.name for field in fields(ModelCall) if field.name != "sampling")
-SAMPLING_FIELDS = tuple(field.name for field in fields(Sampling))
-TUPLES = ("prompt_ids", "sampled_ids", "logprobs", "overrides", "messages", "tools")
+__all__ = ["CallLog", "decode_call", "encode_call", "read_calls"]
 
 
 class CallLog:
@@ -49,47 +45,6 @@ class CallLog:
 
     def close(self) -> None:
         os.close(self._file)
-
-
-def read_calls(path: Path) -> Iterator[ModelCall]:
-    """Yield the calls of a log in the order in which they were answered.
-
-    A last line without its line break was torn by a crash and is left out; its answer was
-    never sent. Any other line that cannot be read raises RunFailedError with file and line.
-    """
-    try:
-        with path.open("rb") as file:
-            for number, line in enumerate(file, start=1):
-                if not line.endswith(b"\n"):
-                    return
-                try:
-                    yield decode_call(line)
-                except (ValueError, TypeError, KeyError) as error:
-                    raise RunFailedError(f"{path}:{number} is not a recorded call: {error}") from error
-    except OSError as error:
-        raise RunFailedError(f"cannot read the call log {path}: {error.strerror}") from error
-
-
-def encode_call(call: ModelCall) -> bytes:
-    """Return one JSON line."""
-    value = {name: getattr(call, name) for name in CALL_FIELDS}
-    if call.sampling is not None:
-        value["sampling"] = {name: getattr(call.sampling, name) for name in SAMPLING_FIELDS}
-    return json.dumps(value, separators=(",", ":")).encode() + b"\n"
-
-
-def decode_call(line: bytes) -> ModelCall:
-    """Return the call that a line holds; equal to the one that was encoded, field by field."""
-    value: dict[str, Any] = json.loads(line)
-    for name in TUPLES:
-        if value.get(name) is not None:
-            value[name] = tuple(value[name])
-    sampling = value.get("sampling")
-    if sampling is not None:
-        for name in ("stop", "stop_token_ids"):
-            sampling[name] = tuple(sampling[name])
-        value["sampling"] = Sampling(**sampling)
-    return ModelCall(**value)
 
 
 def _cut_torn_line(file: int) -> int:

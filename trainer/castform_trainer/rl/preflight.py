@@ -14,7 +14,9 @@ from castform.environments import load_examples
 from castform.errors import UsageError
 from castform.plugins.engines import load_engine_factory
 from castform.plugins.environments import LoadedEnvironment, load_environment
+from castform.plugins.pin_changes import describe_changes
 from castform.plugins.watchers import load_watchers
+from castform.runs import RunRecord, RunStore
 from castform_trainer.models import ModelFolder, load_tokenizer, open_model
 
 
@@ -50,11 +52,33 @@ async def prepare(config: RunConfig) -> Prepared:
     tokenizer = await asyncio.to_thread(load_tokenizer, model)
     return Prepared(
         config=config,
-        environment=loaded,
+        environment=loaded.with_examples(train=train_examples, eval=eval_examples),
         model=model,
         train_examples=train_examples,
         eval_examples=eval_examples,
         tokenizer=tokenizer,
+    )
+
+
+def check_environment(prepared: Prepared, record: RunRecord, store: RunStore) -> None:
+    """Raise UsageError, with everything that changed, unless the run was started in this environment."""
+    loaded = prepared.environment
+    stored = store.get_pin(record.pin) if record.pin else None
+    changes = describe_changes(
+        record.environment,
+        loaded.pin,
+        details=stored.details if stored else None,
+        examples={"train": prepared.train_examples, "eval": prepared.eval_examples},
+    )
+    if not changes:
+        return
+    source, version = record.environment.get("distribution"), record.environment.get("version")
+    old = f"`pip install {source}=={version}`" if source and version else "put the old files back"
+    raise UsageError(
+        f"the environment {loaded.pin.id} is not the one that run {record.run_id} was started with:\n"
+        + "\n".join(f"  {line}" for line in changes),
+        hint=f"{old} to go on with this run, or start a new one in the changed environment; `castform rescore "
+        f"{record.run_id}` shows what the change does to the rewards of the rollouts so far",
     )
 
 

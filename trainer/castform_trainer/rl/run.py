@@ -32,7 +32,7 @@ from castform_trainer.rl.canary import Canary, make_canary_ids, save_canary, sco
 from castform_trainer.rl.checkpoint import Checkpoint, list_checkpoints
 from castform_trainer.rl.loop import LoopState, Training, save, sync_engine, train_steps
 from castform_trainer.rl.policy import Policy
-from castform_trainer.rl.preflight import Prepared, prepare
+from castform_trainer.rl.preflight import Prepared, check_environment, prepare
 from castform_trainer.rl.report import Reporter, RunListener, eval_scalars
 from castform_trainer.rl.rollouts import RolloutSource
 from castform_trainer.rl.stop import StopSwitch
@@ -79,7 +79,7 @@ async def train(
             kind="train",
             name=config.run.name or f"{prepared.environment.id} {prepared.model.name}",
             config=config.model_dump(mode="json"),
-            environment=prepared.environment.pin.as_dict(),
+            environment=prepared.environment.pin,
             run_id=run_id,
             run_dir=run_dir,
         )
@@ -110,14 +110,7 @@ async def resume(
         )
     config = change(RunConfig.model_validate(record.config))
     prepared = await prepare(config)
-    pin = prepared.environment.pin.as_dict()
-    if pin["content_sha256"] != record.environment.get("content_sha256"):
-        raise UsageError(
-            f"the environment {pin['id']} is not the one that run {record.run_id} was started with "
-            f"(then version {record.environment.get('version') or '?'}, now {pin['version'] or '?'}; "
-            "its files differ)",
-            hint="install the old version again, or start a new run",
-        )
+    check_environment(prepared, record, store)
     done = [checkpoint.step for checkpoint in list_checkpoints(record.run_dir / "checkpoints")]
     if record.status == "finished" and done and done[-1] >= config.run.steps:
         raise UsageError(
@@ -125,6 +118,7 @@ async def resume(
             hint=f"`castform train --resume {record.run_id} --steps {2 * config.run.steps}` goes on from there",
         )
     store.set_config(record.run_id, config.model_dump(mode="json"))
+    store.set_environment(record.run_id, prepared.environment.pin)
     return await _run(prepared, store, record.run_id, record.run_dir, listeners)
 
 
