@@ -64,6 +64,24 @@ def sign_flip_p(differences: Sequence[float], *, seed: int, resamples: int = RES
     return hits / (resamples + 1)
 
 
+def wilson_interval(successes: int, trials: int) -> tuple[float, float]:
+    """Return the 95 % interval of a share, successes out of trials (Wilson 1927).
+
+    It stays within [0, 1] and has a width even at 0 and 1. No trials: 0 to 1.
+    ValueError unless 0 <= successes <= trials.
+    """
+    if not 0 <= successes <= trials:
+        raise ValueError(f"{successes} of {trials} is no share")
+    if trials == 0:
+        return 0.0, 1.0
+    z = NormalDist().inv_cdf((1 + LEVEL) / 2)
+    share = successes / trials
+    centre = (share + z * z / (2 * trials)) / (1 + z * z / trials)
+    half = z / (1 + z * z / trials) * math.sqrt(share * (1 - share) / trials + z * z / (4 * trials * trials))
+    low = 0.0 if successes == 0 else max(0.0, centre - half)
+    return low, 1.0 if successes == trials else min(1.0, centre + half)
+
+
 def _subset_sums(sizes: Sequence[float]) -> list[float]:
     sums = [0.0]
     for size in sizes:
