@@ -1,0 +1,16 @@
+"""Pay a group for different answers, not for the same one many times."""
+
+from __future__ import annotations
+
+from benchmax.rewards.diversity.cluster import cluster_texts, scale_by_diversity
+from benchmax.rewards.diversity.config import DiversityConfig, LLMDiversityConfig, NgramDiversityConfig
+from benchmax.rewards.diversity.result import ClusterResult
+
+__all__ = [
+    "ClusterResult",
+    "DiversityConfig",
+    "LLMDiversityConfig",
+    "NgramDiversityConfig",
+    "cluster_texts",
+    "scale_by_diversity",
+]
