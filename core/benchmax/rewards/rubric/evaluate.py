@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from benchmax.rewards.judge import Judge, ask_judge, read_number
+from benchmax.rewards.request_ids import make_request_id
 from benchmax.rewards.rubric.prompt import write_rubric_prompt
 from benchmax.rewards.rubric.rubric import Rubric, rubric_reward_key
 
@@ -40,7 +40,7 @@ async def evaluate_single_rubric(
     JudgeError: the judge gave no such score, or could not be asked.
     """
     if request_id is None:
-        request_id = _request_id(rubric, question, response)
+        request_id = make_request_id(rubric_reward_key(rubric), rubric.description, question, response)
     (score, reasoning), raw = await ask_judge(
         judge,
         write_rubric_prompt(rubric, question=question, response=response, ground_truth=ground_truth),
@@ -65,8 +65,3 @@ def _make_reader(rubric: Rubric) -> Callable[[dict[str, Any]], tuple[float, str]
         return score, reasoning or ""
 
     return read
-
-
-def _request_id(rubric: Rubric, question: str, response: str) -> str:
-    texts = "\0".join((rubric.description, question, response)).encode(errors="surrogatepass")
-    return f"{rubric_reward_key(rubric)}-{hashlib.sha256(texts).hexdigest()[:12]}"
