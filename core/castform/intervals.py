@@ -64,10 +64,11 @@ def sign_flip_p(differences: Sequence[float], *, seed: int, resamples: int = RES
     return hits / (resamples + 1)
 
 
-def wilson_interval(successes: int, trials: int) -> tuple[float, float]:
+def wilson_interval(successes: float, trials: float) -> tuple[float, float]:
     """Return the 95 % interval of a share, successes out of trials (Wilson 1927).
 
-    It stays within [0, 1] and has a width even at 0 and 1. No trials: 0 to 1.
+    It stays within [0, 1] and has a width even at 0 and 1. No trials: 0 to 1. Parts of a
+    success, and of a trial, are for means of values between 0 and 1.
     ValueError unless 0 <= successes <= trials.
     """
     if not 0 <= successes <= trials:
