@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
@@ -44,16 +45,19 @@ class ServedRequest:
     headers: Mapping[str, str]
     """Names in any case."""
     body: Mapping[str, Any]
+    client_port: int
+    """Tells connections apart."""
 
 
 class ChatServer:
     """Answers `POST …/chat/completions` on loopback; use it as `async with`.
 
     The script is a list of replies, given out in order of arrival (the last one again and
-    again), or a function of the request. Every request is kept in `requests`.
+    again), or a function of the request, which may be `async`: one that waits is a server
+    that hangs, and is cancelled when its client leaves. Every request is kept in `requests`.
     """
 
-    def __init__(self, script: Sequence[Reply] | Callable[[ServedRequest], Reply]) -> None:
+    def __init__(self, script: Sequence[Reply] | Callable[[ServedRequest], Reply | Awaitable[Reply]]) -> None:
         self.requests: list[ServedRequest] = []
         self._script = script
         self._runner: web.AppRunner | None = None
@@ -62,7 +66,7 @@ class ChatServer:
     async def __aenter__(self) -> ChatServer:
         app = web.Application(client_max_size=2**30)
         app.router.add_post("/{prefix:.*}/chat/completions", self._answer)
-        self._runner = web.AppRunner(app, access_log=None)
+        self._runner = web.AppRunner(app, access_log=None, handler_cancellation=True)
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", 0).start()
         host, port = self._runner.addresses[0][:2]
@@ -76,9 +80,17 @@ class ChatServer:
             await self._runner.cleanup()
 
     async def _answer(self, request: web.Request) -> web.Response:
-        served = ServedRequest(path=request.path, headers=request.headers.copy(), body=await request.json())
+        assert request.transport is not None
+        served = ServedRequest(
+            path=request.path,
+            headers=request.headers.copy(),
+            body=await request.json(),
+            client_port=request.transport.get_extra_info("peername")[1],
+        )
         self.requests.append(served)
         reply = self._script(served) if callable(self._script) else self._scripted(len(self.requests) - 1)
+        if inspect.isawaitable(reply):
+            reply = await reply
         if isinstance(reply, RawReply):
             return web.Response(body=reply.body, content_type="application/json")
         if isinstance(reply, ErrorReply):

@@ -18,9 +18,7 @@ _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\Z)|[{}]', re.DOTALL)
 def whole_object(text: str) -> dict[str, Any] | None:
     """Return the object that the text is, bare or in one code fence; None when it is anything else."""
     fenced = _FENCE.fullmatch(text)
-    body = fenced[1] if fenced else text.strip()
-    found, end = _object_at(body, 0)
-    return found if end == len(body) else None
+    return _decoded(fenced[1] if fenced else text)
 
 
 def find_objects(text: str) -> list[dict[str, Any] | None]:
@@ -32,30 +30,28 @@ def find_objects(text: str) -> list[dict[str, Any] | None]:
     objects: list[dict[str, Any] | None] = []
     opening = _OPENING.search(text)
     while opening is not None:
-        found, end = _object_at(text, opening.start())
-        objects.append(found)
-        opening = _OPENING.search(text, end)
+        end = _end_of_braces(text, opening.start())
+        objects.append(_decoded(text[opening.start() : end]) if end else None)
+        opening = _OPENING.search(text, end) if end else None
     return objects
 
 
-def _object_at(text: str, start: int) -> tuple[dict[str, Any] | None, int]:
-    """Return the object that begins at `start` and where it ends; None for one that is not valid."""
-    if not text.startswith("{", start):
-        return None, start
+def _decoded(text: str) -> dict[str, Any] | None:
     try:
-        found, end = _DECODER.raw_decode(text, start)
+        found = _DECODER.decode(text)
     except (ValueError, RecursionError):
-        return None, _end_of_braces(text, start)
-    return found, end
+        return None
+    return found if isinstance(found, dict) else None
 
 
-def _end_of_braces(text: str, start: int) -> int:
+def _end_of_braces(text: str, start: int) -> int | None:
+    """Return where the brace at `start` is closed, or None when it is not."""
     depth = 0
     for token in _TOKEN.finditer(text, start):
         depth += {"{": 1, "}": -1}.get(token[0], 0)
         if depth == 0:
             return token.end()
-    return len(text)
+    return None
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

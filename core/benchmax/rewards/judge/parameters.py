@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 REFUSAL_STATUSES = frozenset({400, 422})
+MENTIONS = {"response_format": "response_format|json_object|json[ _]mode"}
+"""What errors call a parameter, where that is not always its name."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,7 +56,7 @@ def refused_parameter(status: int, body: bytes, sent: Mapping[str, Any]) -> str 
     named = _param_field(text)
     if named in sent:
         return named
-    mentions = {name: re.search(rf"\b{name}\b", text) for name in sent}
+    mentions = {name: re.search(rf"\b({MENTIONS.get(name, name)})\b", text, re.IGNORECASE) for name in sent}
     places = {name: match.start() for name, match in mentions.items() if match}
     return min(places, key=places.__getitem__, default=None)
 
