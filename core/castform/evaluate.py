@@ -85,7 +85,7 @@ async def evaluate(
         for worker in workers:
             worker.cancel()
         await asyncio.gather(*workers, return_exceptions=True)
-    await recorder.flush()
+        await recorder.flush()  # of a run that was stopped, what it has is kept
     return EvalResult(
         name=name,
         split=split,
@@ -104,6 +104,7 @@ class _Recorder:
         self._record = record
         self._waiting: list[RolloutGroup] = []
         self._rollouts = 0
+        self._broken = False
         self._busy = asyncio.Lock()
 
     async def add(self, group: RolloutGroup) -> None:
@@ -119,5 +120,9 @@ class _Recorder:
             return
         async with self._busy:
             batch, self._waiting, self._rollouts = self._waiting, [], 0
-            if batch:
-                await asyncio.to_thread(self._record, batch)
+            if batch and not self._broken:
+                try:
+                    await asyncio.to_thread(self._record, batch)
+                except Exception:
+                    self._broken = True  # it is raised once, not again for what waits
+                    raise

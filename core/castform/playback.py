@@ -14,6 +14,8 @@ from castform.rollouts import RolloutGroup, Split, run_group
 from castform.scripted_endpoint import ScriptedEndpoint
 from castform.scripted_replies import Answer, Fault, Reply, Script, ScriptedRequest, make_reply
 
+_SAID = ("role", "content", "reasoning_content", "tool_calls", "tool_call_id", "name")
+
 
 class Playback:
     """A scripted server for as long as the block lasts; `play` runs one group on it."""
@@ -41,20 +43,25 @@ class Playback:
         weights: Mapping[str, float],
         timeout_seconds: float,
     ) -> RolloutGroup:
-        """Run one group whose sibling i is answered by `scripts[i]`. `group_id` must be new."""
-        self._scripts |= {f"{group_id}-{i}": script for i, script in enumerate(scripts)}
-        return await run_group(
-            environment,
-            example,
-            endpoint=self._endpoint,
-            split=split,
-            group_id=group_id,
-            size=len(scripts),
-            sampling=Sampling(),
-            seed=0,
-            weights=weights,
-            timeout_seconds=timeout_seconds,
-        )
+        """Run one group whose sibling i is answered by `scripts[i]`. No other group may have the id by then."""
+        by_session = {f"{group_id}-{i}": script for i, script in enumerate(scripts)}
+        self._scripts |= by_session
+        try:
+            return await run_group(
+                environment,
+                example,
+                endpoint=self._endpoint,
+                split=split,
+                group_id=group_id,
+                size=len(scripts),
+                sampling=Sampling(),
+                seed=0,
+                weights=weights,
+                timeout_seconds=timeout_seconds,
+            )
+        finally:
+            for session_id in by_session:
+                del self._scripts[session_id]
 
 
 def script_of_calls(calls: Sequence[ModelCall], termination_reason: str) -> Script:
@@ -72,15 +79,15 @@ def script_of_calls(calls: Sequence[ModelCall], termination_reason: str) -> Scri
     )
     by_messages: dict[str, list[ModelCall]] = {}
     for call in calls:
-        by_messages.setdefault(_key(call.messages), []).append(call)
+        by_messages.setdefault(conversation_key(call.messages), []).append(call)
+    by_place = {(call.index, call.choice): call for call in calls}
 
     def answer(request: ScriptedRequest) -> Answer:
-        known = by_messages.get(_key(request.messages))
+        known = by_messages.get(conversation_key(request.messages))
         if known:
             return _answer(known.pop(0) if len(known) > 1 else known[0])
-        if request.index < len(calls):
-            return _answer(calls[request.index])
-        return end
+        call = by_place.get((request.index, request.choice))
+        return end if call is None else _answer(call)
 
     return answer
 
@@ -90,5 +97,15 @@ def _answer(call: ModelCall) -> Answer:
     return replace(reply, finish_reason=call.finish_reason) if isinstance(reply, Reply) else reply
 
 
-def _key(messages: Sequence[Mapping[str, Any]]) -> str:
-    return json.dumps(list(messages), sort_keys=True, default=str)
+def prompts_of(calls: Sequence[ModelCall]) -> set[str]:
+    """Return what a rollout asked; other prompts the second time are a conversation that went elsewhere."""
+    return {conversation_key(call.messages) for call in calls}
+
+
+def conversation_key(messages: Sequence[Mapping[str, Any]]) -> str:
+    """Return what tells one conversation from another: what was said and called, not a server's extra fields."""
+    plain = [
+        {name: value for name in _SAID if (value := message.get(name)) not in (None, "", [], ())}
+        for message in messages
+    ]
+    return json.dumps(plain, sort_keys=True, default=str)

@@ -6,14 +6,12 @@ path is repeated, tools included, whatever kind of environment it is.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from benchmax.envs import Environment, Example
-from castform.calls import ModelCall
-from castform.playback import Playback, script_of_calls
+from castform.playback import Playback, prompts_of, script_of_calls
 from castform.rollouts import Rollout, RolloutGroup, Split
 
 TOLERANCE = 1e-6
@@ -74,7 +72,7 @@ async def replay_groups(
             for first, second in zip(group.rollouts, again.rollouts, strict=True):
                 replayed += 1
                 differences += _compare(first, second)
-                if _prompts(first.calls) != _prompts(second.calls):
+                if prompts_of(first.calls) != prompts_of(second.calls):
                     diverged.append(first.rollout_id)
     return ReplayReport(
         rollouts=replayed, skipped=skipped, differences=tuple(differences), diverged=tuple(diverged)
@@ -96,7 +94,3 @@ def _compare(first: Rollout, second: Rollout) -> list[Difference]:
         )
         for what, before, after in found
     ]
-
-
-def _prompts(calls: Sequence[ModelCall]) -> set[str]:
-    return {json.dumps(list(call.messages), sort_keys=True, default=str) for call in calls}

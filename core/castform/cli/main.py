@@ -26,6 +26,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "eval": ("castform.cli.eval", "score a model on held-out examples of an environment"),
     "train": ("castform.cli.train", "train a model in an environment, with a verdict at the end"),
     "runs": ("castform.cli.runs", "look at runs, stop one"),
+    "rescore": ("castform.cli.rescore", "score the rollouts of a run again, without a model"),
     "doctor": ("castform.cli.doctor", "check this installation"),
     "x": ("castform.cli.x", "run a command that a plugin brings"),
 }

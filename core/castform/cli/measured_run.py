@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import secrets
 import shutil
+import signal
+import threading
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from castform.call_log import append_calls
 from castform.cli.group_progress import GroupProgress
 from castform.errors import RunFailedError
 from castform.runs import RunStore, hold_run_folder, run_folder
@@ -32,8 +36,12 @@ class StopRequestedError(RunFailedError):
 class MeasuredRun:
     """One run of a kind. `open` starts it; the callbacks go to `evaluate` or `validate`."""
 
-    def __init__(self, *, kind: str, config: RunConfig, loaded: LoadedEnvironment) -> None:
+    def __init__(
+        self, *, kind: str, config: RunConfig, loaded: LoadedEnvironment, logs_calls: bool = False
+    ) -> None:
+        """`logs_calls` keeps the calls of an endpoint that writes no log itself."""
         self.kind = kind
+        self._logs_calls = logs_calls
         self.run_id = secrets.token_hex(5)
         self._config = config
         self._loaded = loaded
@@ -51,7 +59,7 @@ class MeasuredRun:
         with RunStore.open() as self._store:
             folder = run_folder(self._store.home, self.run_id)
             try:
-                with hold_run_folder(folder):
+                with hold_run_folder(folder), stop_on_sigterm():
                     (folder / CALLS_FILE).parent.mkdir()
                     async with open_model(folder / CALLS_FILE) as model:
                         self._create()
@@ -68,7 +76,7 @@ class MeasuredRun:
             kind=self.kind,
             name=config.run.name or f"{self._loaded.id} with {config.model.id}",
             config=config.model_dump(mode="json"),
-            environment=self._loaded.pin.as_dict(),
+            environment=self._loaded.pin,
         )
         self._created = True
 
@@ -83,6 +91,11 @@ class MeasuredRun:
 
     def record(self, groups: Sequence[RolloutGroup]) -> None:
         """Store groups with their rollouts."""
+        if self._logs_calls:
+            append_calls(
+                run_folder(self._store.home, self.run_id) / CALLS_FILE,
+                (call for group in groups for rollout in group.rollouts for call in rollout.calls),
+            )
         self._store.add_rollouts(self.run_id, groups, mode=self.kind, step=0, calls_path=CALLS_FILE)
 
     def store_result(
@@ -91,6 +104,29 @@ class MeasuredRun:
         """Store what came out."""
         self._store.add_eval(self.run_id, label, step=0, result=result)
         self._store.add_scalars(self.run_id, 0, scalars, mode=self.kind)
+
+
+@contextmanager
+def stop_on_sigterm() -> Iterator[None]:
+    """SIGTERM cancels the current task, as Ctrl-C does; a second one ends the process.
+
+    Outside the main thread, where Python delivers no signals, nothing is installed.
+    """
+    task = asyncio.current_task()
+    if task is None or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    loop = asyncio.get_running_loop()
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        loop.call_soon_threadsafe(task.cancel)
+
+    before = signal.signal(signal.SIGTERM, on_signal)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def base_folder(config: RunConfig, loaded: LoadedEnvironment) -> Path:

@@ -1,0 +1,341 @@
+"""`castform rescore`: what would these rollouts earn in the environment as it is now?"""
+
+from __future__ import annotations
+
+import argparse
+import secrets
+from typing import TYPE_CHECKING, Any
+
+from castform.cli.output import print_fields, print_json, print_note, print_table, print_text
+from castform.errors import RunFailedError, UsageError
+from castform.safe_text import safe_line
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from benchmax.envs import Example
+    from castform.config import RunConfig
+    from castform.plugins import LoadedEnvironment
+    from castform.rescore_report import ComponentChange, RescoreReport
+    from castform.rollouts import RolloutGroup, Split
+    from castform.runs import PinRecord, RunRecord, RunStore
+    from castform.stored_groups import StoredGroup
+
+MOST_SHOWN = 10
+"""Examples and ids in the tables; --json has all."""
+CALLS_FILE = "calls/rescore.jsonl"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command line."""
+    parser.add_argument("run_id", metavar="RUN", help="run id, or a unique beginning of one")
+    parser.add_argument(
+        "--env",
+        metavar="ID",
+        help="another environment, or a path to one Python file; default: the run's own",
+    )
+    parser.add_argument(
+        "-a",
+        "--arg",
+        action="append",
+        default=[],
+        dest="arguments",
+        metavar="NAME=VALUE",
+        help="one argument of the environment; may be repeated",
+    )
+    parser.add_argument("--mode", help="only rollouts of this mode: train, eval, …")
+    parser.add_argument("--step", type=int, help="only rollouts of this step")
+    parser.add_argument("--limit", type=int, metavar="N", help="at most so many groups, the first ones")
+    parser.add_argument("--save", action="store_true", help="store the result as a run of its own")
+    parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command that was parsed."""
+    import asyncio
+
+    from castform.cli.env_show import parse_arguments
+    from castform.cli.measured_run import settle
+    from castform.config import RunConfig
+    from castform.runs import RunStore
+
+    if args.limit is not None and args.limit < 1:
+        raise UsageError(f"--limit is {args.limit}, but at least one group is needed")
+    given = parse_arguments(args.arguments)
+    with RunStore.open() as store:
+        record = store.find_run(args.run_id)
+        config = _choose_environment(RunConfig.model_validate(record.config), args.env, given)
+        groups = _select_groups(store, record, args)
+        loaded = _load(config)
+        work = _Rescore(store, record, config, loaded)
+        report = settle(asyncio.run, work.run(groups, save=args.save))
+        if args.json:
+            print_json(work.as_dict(report))
+        else:
+            work.show(report)
+    if not report.rollouts:
+        reasons = ", ".join(f"{reason} {n}" for reason, n in report.skipped.items())
+        raise RunFailedError(
+            f"none of {sum(report.skipped.values())} rollouts could be scored again ({reasons})"
+        )
+    return 0
+
+
+def _choose_environment(config: RunConfig, id: str | None, given: Mapping[str, Any]) -> RunConfig:
+    """Return the config with the environment to score in. Another one than the run's takes none of its arguments."""
+    section = config.environment
+    if id is not None and section.args:
+        print_note("note: --env takes no arguments over from the run; -a NAME=VALUE gives them")
+    changes: dict[str, Any] = {
+        "id": section.id if id is None else id,
+        "args": {**({} if id is not None else section.args), **given},
+    }
+    return config.model_copy(update={"environment": section.model_copy(update=changes)})
+
+
+def _load(config: RunConfig) -> LoadedEnvironment:
+    from pathlib import Path
+
+    from castform.plugins import load_environment
+    from castform.plugins.environment_files import is_path, split_class
+
+    id = config.environment.id
+    if is_path(id) and not Path(split_class(id)[0]).expanduser().exists():
+        raise UsageError(
+            f"the environment's file {id} does not exist",
+            hint="a relative path starts at the present folder; --env names the file as it is now",
+        )
+    return load_environment(id, config.environment.args)
+
+
+def _select_groups(store: RunStore, record: RunRecord, args: argparse.Namespace) -> list[StoredGroup]:
+    from castform.stored_groups import group_records
+
+    groups = group_records(store.list_rollouts(record.run_id, mode=args.mode, step=args.step))
+    if not groups:
+        counts = store.count_rollouts(record.run_id)
+        held = ", ".join(f"{n['scored'] + n['unscored']} of mode {mode}" for mode, n in counts.items())
+        raise UsageError(
+            f"run {record.run_id} has no such rollouts" if held else f"run {record.run_id} has no rollouts",
+            hint=f"it has {held}" if held else "`castform runs list` shows the runs",
+        )
+    return groups[: args.limit]
+
+
+class _Rescore:
+    """One run being scored again, from its examples to what is shown."""
+
+    def __init__(
+        self, store: RunStore, record: RunRecord, config: RunConfig, loaded: LoadedEnvironment
+    ) -> None:
+        self.store = store
+        self.record = record
+        self.config = config
+        self.loaded = loaded
+        self.saved_id: str | None = None
+        self.pins: Sequence[PinRecord] = store.list_pins(record.run_id)
+        self.changes: list[str] = []
+
+    async def run(self, groups: Sequence[StoredGroup], *, save: bool) -> RescoreReport:
+        try:
+            examples = await self._load_examples(groups)
+            return await (self._run_saved if save else self._rescore)(groups, examples)
+        finally:
+            await self.loaded.environment.aclose()
+
+    async def _load_examples(self, groups: Sequence[StoredGroup]) -> dict[tuple[str, str], Example[Any]]:
+        """Load the splits that the rollouts are of, as far as the run read them, and pin them."""
+        from castform.cli.measured_run import base_folder
+        from castform.environments import load_examples
+
+        environment, base_dir = self.loaded.environment, base_folder(self.config, self.loaded)
+        splits: dict[Split, bool] = {}  # whether the run read the whole split
+        for group in groups:
+            splits[group.split] = splits.get(group.split, False) or group.mode == "train"
+        loaded: dict[str, Sequence[Example[Any]]] = {}
+        found: dict[tuple[str, str], Example[Any]] = {}
+        for split, whole in splits.items():
+            limit = None if whole else self.config.eval.examples
+            loaded[split] = await load_examples(environment, split, base_dir, limit=limit)
+            known = {example.id: example for example in loaded[split]}
+            wanted = {group.example_id for group in groups if group.split == split}
+            if limit is not None and not wanted <= set(known):  # in another order, it may hold them later
+                rest = await load_examples(environment, split, base_dir)
+                known = {**{example.id: example for example in rest}, **known}
+            found |= {(split, id): known[id] for id in wanted & set(known)}
+        self.loaded = self.loaded.with_examples(**loaded)
+        self.changes = self._describe_changes(loaded)
+        return found
+
+    def _describe_changes(self, examples: Mapping[str, Sequence[Example[Any]]]) -> list[str]:
+        from castform.plugins.pin_changes import describe_changes
+
+        if not self.pins:
+            return []
+        last = self.pins[-1]
+        return describe_changes(last.pin, self.loaded.pin, details=last.details, examples=examples)
+
+    async def _rescore(
+        self,
+        groups: Sequence[StoredGroup],
+        examples: Mapping[tuple[str, str], Example[Any]],
+        keep: Any = None,
+    ) -> RescoreReport:
+        from castform.rescore import RescoreOptions, rescore
+        from castform.stored_groups import StoredCalls
+
+        limits = self.config.rl
+        return await rescore(
+            self.loaded.environment,
+            groups,
+            examples=examples,
+            read_calls=StoredCalls(self.store, self.record).read,
+            options=RescoreOptions(
+                weights=self.config.environment.weights,
+                timeout_seconds=limits.rollout_timeout_seconds,
+                concurrency=limits.max_concurrent_rollouts,
+                seed=self.config.run.seed,
+            ),
+            on_group=keep or (lambda stored, again: None),
+        )
+
+    async def _run_saved(
+        self, groups: Sequence[StoredGroup], examples: Mapping[tuple[str, str], Example[Any]]
+    ) -> RescoreReport:
+        """Rescore as a run of its own, which keeps the rollouts, their calls and the report."""
+        from castform.call_log import append_calls
+        from castform.runs import hold_run_folder, run_folder
+
+        self.saved_id = run_id = secrets.token_hex(5)
+        with hold_run_folder(run_folder(self.store.home, run_id)) as folder:
+            (folder / CALLS_FILE).parent.mkdir()
+            self.store.create_run(
+                kind="rescore",
+                name=f"{self.record.name} in {self.loaded.id}",
+                config=self.config.model_dump(mode="json"),
+                environment=self.loaded.pin,
+                run_id=run_id,
+                parent_id=self.record.run_id,
+            )
+
+            def keep(stored: StoredGroup, again: RolloutGroup) -> None:
+                append_calls(folder / CALLS_FILE, (call for r in again.rollouts for call in r.calls))
+                self.store.add_rollouts(
+                    run_id, [again], mode=stored.mode, step=stored.step, calls_path=CALLS_FILE
+                )
+
+            with self.store.running(run_id):
+                report = await self._rescore(groups, examples, keep)
+                self.store.add_eval(run_id, "rescore", step=0, result=report.as_dict())
+                return report
+
+    def as_dict(self, report: RescoreReport) -> dict[str, Any]:
+        return {
+            "run_id": self.record.run_id,
+            "saved_run_id": self.saved_id,
+            "scored_by": [{"digest": pin.digest, **pin.pin} for pin in self.pins],
+            "rescored_by": {"digest": self.loaded.pin.digest(), **self.loaded.pin.as_dict()},
+            "environment_changes": self.changes,
+            **report.as_dict(),
+        }
+
+    def show(self, report: RescoreReport) -> None:
+        """Write the pins, the counts, the components and the examples that changed most."""
+        fields: dict[str, object] = {"run": f"{self.record.run_id} ({self.record.kind})"}
+        for pin in self.pins:
+            fields.setdefault("scored by", describe_pin(pin.pin))
+        if len(self.pins) > 1:
+            fields["and lastly by"] = describe_pin(self.pins[-1].pin)
+        fields["now by"] = describe_pin(self.loaded.pin.as_dict())
+        print_fields(fields)
+        for line in self.changes:
+            print_text(f"  {line}")
+        if self.pins and not self.changes:
+            print_text("  the environment is the same")
+        print_text()
+        if report.rollouts:
+            print_result(report)
+        for reason, count in report.skipped.items():
+            print_text(f"skipped {count}: {reason}")
+        if report.missing_examples:
+            print_text(f"missing examples: {_some(report.missing_examples)}")
+        if report.diverged:
+            print_text(
+                f"{len(report.diverged)} conversations went elsewhere, so their replies may not fit: "
+                f"{_some(report.diverged)}"
+            )
+        if self.saved_id is not None:
+            print_text(f"saved as run {self.saved_id}")
+
+
+def print_result(report: RescoreReport) -> None:
+    """Write counts, components and the most changed examples as tables."""
+    counts = report.as_dict()["counts"]
+    line = f"{counts['rescored']} rollouts scored again: {counts['unchanged']} unchanged, {counts['changed']} changed"
+    for name, words in (("newly_scored", "newly scored"), ("no_longer_scored", "no longer scored")):
+        line += f", {counts[name]} {words}" if counts[name] else ""
+    print_text(line)
+    print_table(
+        ["REWARD", "BEFORE", "AFTER", "DIFFERENCE", "95 % INTERVAL", "CHANGED"],
+        [_component_row(found) for found in report.components],
+    )
+    print_text()
+    changed = [example for example in report.examples if example.changed]
+    if changed:
+        print_table(
+            ["EXAMPLE", "BEFORE", "AFTER", "DIFFERENCE", "CHANGED"],
+            [
+                [
+                    safe_line(found.example_id)[:40],
+                    _number(found.before),
+                    _number(found.after),
+                    f"{found.difference:+.3f}",
+                    f"{found.changed} of {found.rollouts}",
+                ]
+                for found in changed[:MOST_SHOWN]
+            ],
+        )
+        if len(changed) > MOST_SHOWN:
+            print_text(f"and {len(changed) - MOST_SHOWN} more examples (--json has all)")
+        print_text()
+    endings = [
+        rollout
+        for rollout in report.changed
+        if rollout.before.termination_reason != rollout.after.termination_reason
+    ]
+    for rollout in endings[:MOST_SHOWN]:
+        error = f" ({safe_line(rollout.after.error)})" if rollout.after.error else ""
+        print_text(
+            f"{rollout.rollout_id}: ended by {safe_line(rollout.before.termination_reason)}, "
+            f"now by {safe_line(rollout.after.termination_reason)}{error}"
+        )
+    if len(endings) > MOST_SHOWN:
+        print_text(f"and {len(endings) - MOST_SHOWN} more that end otherwise now")
+
+
+def describe_pin(pin: Mapping[str, Any]) -> str:
+    """Return a pin in one line: id, where it is from, the beginning of its content hash."""
+    source = f"{pin.get('distribution') or 'a file'} {pin.get('version') or ''}".strip()
+    content = str(pin.get("content_sha256") or "")[:12]
+    return f"{pin.get('id') or '?'} ({source}{f', content {content}' if content else ''})"
+
+
+def _component_row(found: ComponentChange) -> list[str]:
+    known = found.difference is not None
+    return [
+        safe_line(found.name),
+        _number(found.before),
+        _number(found.after),
+        f"{found.difference:+.3f}" if known else "-",
+        f"{found.low:+.3f} to {found.high:+.3f}" if known else "-",
+        f"{found.changed} of {found.rollouts}",
+    ]
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"
+
+
+def _some(ids: Sequence[str]) -> str:
+    more = len(ids) - MOST_SHOWN
+    return ", ".join(map(safe_line, ids[:MOST_SHOWN])) + (f" and {more} more" if more > 0 else "")
