@@ -36,7 +36,6 @@ def judge_probes(report: ProbeReport) -> list[Finding]:
             Finding(
                 level="unchecked",
                 code="probes_skipped",
-                check="probes",
                 message=f"the time was up before the probes were played on {len(report.skipped)} examples",
             )
         )
@@ -45,7 +44,6 @@ def judge_probes(report: ProbeReport) -> list[Finding]:
             Finding(
                 level="note",
                 code="probes_inapplicable",
-                check="probes",
                 message=f"not played, as they do not fit these examples: {', '.join(report.inapplicable)}",
             )
         )

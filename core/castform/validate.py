@@ -14,6 +14,7 @@ from typing import Any
 
 from benchmax.envs import Environment, Example
 from castform.calls import Sampling
+from castform.diagnostics import read_diagnostics
 from castform.endpoint import Endpoint
 from castform.eval_result import DEFAULT_PASS_AT
 from castform.evaluate import evaluate
@@ -115,16 +116,9 @@ class _Validation:
 
     def read_diagnostics(self) -> bool:
         """Return whether the environment itself reports an error."""
-        try:
-            diagnostics = tuple(self.environment.validation_diagnostics())
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - the author's code
-            self._fault("diagnostics_raise", f"validation_diagnostics raised {_describe(error)}")
-            return True
-        for item in diagnostics:
-            place = f" at {item.location}" if item.location else ""
-            level: Any = "fault" if item.severity == "error" else "warning"  # both are Levels
-            self.findings.append(Finding(level=level, code=item.code, message=f"{item.message}{place}"))
-        return any(item.severity == "error" for item in diagnostics)
+        found = read_diagnostics(self.environment)
+        self.findings += found
+        return any(finding.level == "fault" for finding in found)
 
     async def probe(self) -> None:
         try:
@@ -250,7 +244,3 @@ class _Validation:
 
     def _fault(self, code: str, message: str) -> None:
         self.findings.append(Finding(level="fault", code=code, message=message))
-
-
-def _describe(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"

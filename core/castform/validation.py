@@ -79,13 +79,21 @@ class ValidationReport:
             "replay": None if self.replay is None else asdict(self.replay),
         }
         if self.probes is not None:
-            gold = self.probes.gold
-            data["probes"] = {
-                "rendering": self.probes.rendering,
-                "full_score": self.probes.full_score,
-                "gold": None if gold is None else asdict(gold),
-                "unpaid_gold": list(self.probes.unpaid_gold),
-                "outcomes": [{**asdict(o), "scores": o.scores} for o in self.probes.outcomes],
-                "crashes": [asdict(crash) for crash in self.probes.crashes],
-            }
+            data["probes"] = describe_probes(self.probes)
         return data
+
+
+def describe_probes(report: ProbeReport) -> dict[str, Any]:
+    """Return a probe report as JSON values, without transcripts."""
+    return {
+        "rendering": report.rendering,
+        "full_score": report.full_score,
+        "gold": None if report.gold is None else asdict(report.gold),
+        "unpaid_gold": list(report.unpaid_gold),
+        "outcomes": [{**asdict(outcome), "scores": outcome.scores} for outcome in report.outcomes],
+        "crashes": [asdict(crash) for crash in report.crashes],
+        "unreachable": [asdict(crash) for crash in report.unreachable],
+        "inapplicable": list(report.inapplicable),
+        "skipped": list(report.skipped),
+        "majority": report.majority,
+    }

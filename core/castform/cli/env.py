@@ -8,8 +8,12 @@ from castform.cli.output import print_clashes, print_json, print_note, print_tab
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare `list` and `show`."""
-    commands = parser.add_subparsers(dest="action", required=True, metavar="list|show", prog=parser.prog)
+    """Declare `list`, `show` and `certify`."""
+    from castform.cli import certify
+
+    commands = parser.add_subparsers(
+        dest="action", required=True, metavar="list|show|certify", prog=parser.prog
+    )
     listing = commands.add_parser("list", help="list plugins, or the environments of one")
     listing.add_argument("plugin", nargs="?", help="load this plugin and list its environments")
     listing.add_argument("--json", action="store_true", help="JSON on stdout")
@@ -24,6 +28,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="an argument of the environment",
     )
     show.add_argument("--json", action="store_true", help="JSON on stdout")
+    certify.add_arguments(
+        commands.add_parser("certify", help="say whether an environment can be gamed, and why")
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -32,6 +39,10 @@ def run(args: argparse.Namespace) -> int:
         from castform.cli.env_show import show_environment
 
         return show_environment(args.id, args.arg, as_json=args.json)
+    if args.action == "certify":
+        from castform.cli import certify
+
+        return certify.run(args)
     if args.plugin:
         return _list_environments(args.plugin, as_json=args.json)
     return _list_plugins(as_json=args.json)

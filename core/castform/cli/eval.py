@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from castform.cli.model_choice import add_model_arguments, check_model_arguments, open_model
+from castform.cli.model_choice import add_model_arguments, check_model_arguments, open_model, read_config
 from castform.cli.output import print_json, print_note, print_table, print_text
 from castform.errors import RunFailedError
 
@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     check_model_arguments(args)
     config = load_eval_config(args)
     loaded = load_environment(config.environment.id, config.environment.args)
-    run_id, result = settle(asyncio.run, _evaluate(args, config, loaded))
+    run_id, loaded, result = settle(asyncio.run, _evaluate(args, config, loaded))
     if args.json:
         print_json(
             {
@@ -59,16 +59,8 @@ def run(args: argparse.Namespace) -> int:
 
 def load_eval_config(args: argparse.Namespace) -> RunConfig:
     """Read the settings. Several samples without a temperature are drawn as in training, not greedily."""
-    from castform.config import load_config
-
-    config = load_config(
-        args.config,
-        args.assignments,
-        environment__id=args.environment,
-        model__id=args.model,
-        run__seed=args.seed,
-        sampling__max_new_tokens=args.max_new_tokens,
-        rl__max_concurrent_rollouts=args.concurrency,
+    config = read_config(
+        args,
         eval__samples=args.samples,
         eval__examples=args.examples,
         eval__temperature=args.temperature,
@@ -81,7 +73,7 @@ def load_eval_config(args: argparse.Namespace) -> RunConfig:
 
 async def _evaluate(
     args: argparse.Namespace, config: RunConfig, loaded: LoadedEnvironment
-) -> tuple[str, EvalResult]:
+) -> tuple[str, LoadedEnvironment, EvalResult]:
     from castform.calls import Sampling
     from castform.cli.measured_run import MeasuredRun, base_folder
     from castform.environments import load_examples
@@ -94,14 +86,18 @@ async def _evaluate(
         examples = await load_examples(
             environment, args.split, base_folder(config, loaded), limit=config.eval.examples
         )
+        loaded = loaded.with_examples(**{args.split: examples})
         pass_at = args.pass_at
         if pass_at is None:
             pass_at = await measure_full_score(
                 environment, examples[:2], split=args.split, weights=config.environment.weights
             )
-        async with MeasuredRun(kind="eval", config=config, loaded=loaded).open(
-            lambda log_path: open_model(args, config, log_path=log_path), total=len(examples)
-        ) as (measured, (endpoint, version)):
+        async with MeasuredRun(
+            kind="eval", config=config, loaded=loaded, logs_calls=bool(args.base_url)
+        ).open(lambda log_path: open_model(args, config, log_path=log_path), total=len(examples)) as (
+            measured,
+            (endpoint, version),
+        ):
             result = await evaluate(
                 environment,
                 examples,
@@ -126,7 +122,7 @@ async def _evaluate(
     finally:
         await environment.aclose()
     note_unknown_weights(config, result)
-    return measured.run_id, result
+    return measured.run_id, loaded, result
 
 
 def check_some_scored(result: EvalResult, *, remote: bool) -> None:

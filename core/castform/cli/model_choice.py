@@ -1,4 +1,4 @@
-"""The options that name a model, shared by `eval` and `validate`, and the endpoint they mean."""
+"""The options that name a model, shared by `eval`, `validate` and `env certify`, and what they mean."""
 
 from __future__ import annotations
 
@@ -66,6 +66,22 @@ def check_model_arguments(args: argparse.Namespace) -> None:
         )
     if args.api_key_env and not os.environ.get(args.api_key_env):
         raise UsageError(f"the environment variable {args.api_key_env} is not set")
+
+
+def read_config(args: argparse.Namespace, **flags: Any) -> RunConfig:  # flags: values of settings
+    """Read the settings that the options of `add_model_arguments` and further `flags` mean."""
+    from castform.config import load_config
+
+    return load_config(
+        args.config,
+        args.assignments,
+        environment__id=args.environment,
+        model__id=args.model,
+        run__seed=args.seed,
+        sampling__max_new_tokens=args.max_new_tokens,
+        rl__max_concurrent_rollouts=args.concurrency,
+        **flags,
+    )
 
 
 @asynccontextmanager

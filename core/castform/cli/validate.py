@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from castform.cli.model_choice import add_model_arguments, check_model_arguments, open_model
+from castform.cli.model_choice import add_model_arguments, check_model_arguments, open_model, read_config
 from castform.cli.output import print_json, print_note, print_table, print_text
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 DEFAULT_EXAMPLES = 16
 DEFAULT_SAMPLES = 4
 EXIT_NOT_TRAINABLE = 1
-_MARKS = {"fault": "FAULT", "warning": "warning", "note": "note", "unchecked": "not checked"}
+MARKS = {"fault": "FAULT", "warning": "warning", "note": "note", "unchecked": "not checked"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,19 +38,14 @@ def run(args: argparse.Namespace) -> int:
     import asyncio
 
     from castform.cli.measured_run import settle
-    from castform.config import load_config
     from castform.plugins import load_environment
 
     check_model_arguments(args)
-    config = load_config(
-        args.config,
-        args.assignments,
-        environment__id=args.environment,
-        model__id=args.model,
-        run__seed=args.seed,
+    config = read_config(
+        args,
         sampling__temperature=args.temperature,
-        sampling__max_new_tokens=args.max_new_tokens,
-        rl__max_concurrent_rollouts=args.concurrency,
+        eval__examples=args.examples,  # stored with the run: what it looked at
+        eval__samples=args.samples,
     )
     loaded = load_environment(config.environment.id, config.environment.args)
     run_id, report = settle(asyncio.run, _validate(args, config, loaded))
@@ -88,11 +83,15 @@ async def _validate(
         examples = await load_examples(
             environment, args.split, base_folder(config, loaded), limit=args.examples
         )
+        loaded = loaded.with_examples(**{args.split: examples})
         if args.model is None:
             return None, await validate(environment, examples, options=options, on_stage=_say)
-        async with MeasuredRun(kind="validate", config=config, loaded=loaded).open(
-            lambda log_path: open_model(args, config, log_path=log_path), total=len(examples)
-        ) as (measured, (endpoint, version)):
+        async with MeasuredRun(
+            kind="validate", config=config, loaded=loaded, logs_calls=bool(args.base_url)
+        ).open(lambda log_path: open_model(args, config, log_path=log_path), total=len(examples)) as (
+            measured,
+            (endpoint, version),
+        ):
             report = await validate(
                 environment,
                 examples,
@@ -118,7 +117,7 @@ def print_report(report: ValidationReport) -> None:
     from castform.cli.eval import describe_size, print_result
 
     if report.probes is not None:
-        _print_probes(report.probes)
+        print_probes(report.probes)
     if report.result is not None:
         print_text(describe_size(report.result))
         print_result(report.result)
@@ -132,12 +131,13 @@ def print_report(report: ValidationReport) -> None:
         )
         print_text()
     for finding in report.findings:
-        print_text(f"{_MARKS[finding.level]}: {finding.message}")
+        print_text(f"{MARKS[finding.level]}: {finding.message}")
     if report.findings:
         print_text()
 
 
-def _print_probes(probes: ProbeReport) -> None:
+def print_probes(probes: ProbeReport) -> None:
+    """Write what each probe earned as a table."""
     outcomes = [*([probes.gold] if probes.gold else []), *probes.outcomes]
     print_table(
         ["ANSWER", "SCORE", "OF THE RIGHT ONE", "PAID IN FULL", "COMPONENTS", "NOT SCORED"],

@@ -1,0 +1,173 @@
+"""What a certification found."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from castform.calls import Sampling
+from castform.certify.rates import Rates
+from castform.eval_result import EvalResult
+from castform.plugins.pins import EnvironmentPin
+from castform.probes import ProbeReport
+from castform.replay import ReplayReport
+from castform.rollouts import Split
+from castform.validation import Finding, describe_probes
+
+DEFAULT_EXAMPLES = 24
+"""A probe that is never paid on so many has a false-pass rate of at most 0.14 (Wilson, 95 %)."""
+DEFAULT_MAX_SECONDS = 180.0
+DEFAULT_SAMPLES = 8
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CertifyOptions:
+    """How a certification is done. Picklable: it goes to worker processes."""
+
+    split: Split = "train"
+    examples: int = DEFAULT_EXAMPLES
+    """First so many of the split."""
+    seed: int = 0
+    weights: Mapping[str, float] = field(default_factory=dict)
+    timeout_seconds: float = 30.0
+    """Of one group of probes."""
+    max_seconds: float = DEFAULT_MAX_SECONDS
+    """Of everything. What does not fit is reported as unchecked."""
+    only: str | None = None
+    """One probe or check by name; None: all."""
+    example: str | None = None
+    """Play on this example alone."""
+    accepted: Mapping[str, str] = field(default_factory=dict)
+    """Finding code to the author's reason why it is no fault."""
+    samples: int = DEFAULT_SAMPLES
+    """Rollouts an example, where a model is asked."""
+    sampling: Sampling = field(default_factory=Sampling)
+    concurrency: int = 128
+    max_context_tokens: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Certification:
+    """Everything that was looked at, and what came of it."""
+
+    id: str
+    """As `castform env certify` takes it."""
+    pin: EnvironmentPin
+    options: CertifyOptions
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    """Arguments of the environment that were given."""
+    examples: int = 0
+    """How many there were to play on."""
+    findings: Sequence[Finding] = ()
+    probes: ProbeReport | None = None
+    rates: Rates | None = None
+    replay: ReplayReport | None = None
+    model: str | None = None
+    """None: no model was asked."""
+    result: EvalResult | None = None
+    forecast: Mapping[str, Any] | None = None
+    """What training would look like with the model; None: not forecast."""
+    seconds: float = 0.0
+    stage_seconds: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def faults(self) -> list[Finding]:
+        """Faults that the author has not accepted."""
+        return [f for f in self.findings if f.level == "fault" and f.code not in self.options.accepted]
+
+    @property
+    def passed(self) -> bool:
+        """Whether no fault is left."""
+        return not self.faults
+
+    @property
+    def unused_accepts(self) -> list[str]:
+        """Accepted codes that nothing was found under."""
+        found = {finding.code for finding in self.findings}
+        return [code for code in self.options.accepted if code not in found]
+
+    def describe(self) -> str:
+        """Return the conclusion as one sentence."""
+        if self.options.only is not None:
+            return f"{self.options.only}: {'found again' if self.still_there else 'not found'}"
+        if self.passed:
+            open_points = sum(finding.level == "unchecked" for finding in self.findings)
+            return "no fault found" + (f", {open_points} points not checked" if open_points else "")
+        codes = dict.fromkeys(finding.code for finding in self.faults)
+        return f"not sound: {', '.join(code.replace('_', ' ') for code in codes)}"
+
+    @property
+    def still_there(self) -> bool:
+        """Whether the probe or check that was asked for alone found something, accepted or not."""
+        return any(finding.level in ("fault", "warning", "note") for finding in self.findings)
+
+    def reproduce(self, finding: Finding) -> str | None:
+        """Return the command that shows a finding again, None where there is none."""
+        if not finding.check or finding.level == "unchecked":
+            return None
+        options, default = self.options, CertifyOptions()
+        words = ["castform", "env", "certify", self.id, "--only", finding.check]
+        if finding.example_id is not None:
+            words += ["--example", finding.example_id]
+        words += [part for name, value in self.arguments.items() for part in ("-a", f"{name}={_toml(value)}")]
+        for flag, value, usual in (
+            ("--split", options.split, default.split),
+            ("--examples", options.examples, default.examples),
+            ("--seed", options.seed, default.seed),
+        ):
+            words += [] if value == usual else [flag, str(value)]
+        words += [
+            part
+            for name, weight in options.weights.items()
+            for part in ("--set", f"environment.weights.{name}={weight:g}")
+        ]
+        if finding.check in MODEL_CHECKS and self.model is not None:
+            words += ["-m", self.model]
+        return shlex.join(words)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return JSON values, without transcripts."""
+        return {
+            "passed": self.passed,
+            "conclusion": self.describe(),
+            "id": self.id,
+            "environment": self.pin.as_dict(),
+            "split": self.options.split,
+            "examples": self.examples,
+            "seed": self.options.seed,
+            "model": self.model,
+            "seconds": self.seconds,
+            "stage_seconds": dict(self.stage_seconds),
+            "rates": None if self.rates is None else self.rates.as_dict(),
+            "findings": [self._finding(finding) for finding in self.findings],
+            "accepted": dict(self.options.accepted),
+            "unchecked": [asdict(finding) for finding in self.findings if finding.level == "unchecked"],
+            "probes": None if self.probes is None else describe_probes(self.probes),
+            "replay": None if self.replay is None else asdict(self.replay),
+            "result": None if self.result is None else self.result.as_dict(with_examples=False),
+            "forecast": None if self.forecast is None else dict(self.forecast),
+        }
+
+    def _finding(self, finding: Finding) -> dict[str, Any]:
+        return {
+            **asdict(finding),
+            "accepted": self.options.accepted.get(finding.code),
+            "reproduce": self.reproduce(finding),
+        }
+
+
+MODEL_CHECKS = frozenset({"forecast", "siblings", "model"})
+"""Checks that ask a model."""
+
+
+def _toml(value: object) -> str:
+    """Return an argument as the command line takes it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        return value
+    import json
+
+    return json.dumps(value)

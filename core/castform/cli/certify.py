@@ -1,0 +1,200 @@
+"""`castform env certify`: say whether an environment can be gamed, and leave a certificate."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from castform.cli.model_choice import add_model_arguments, check_model_arguments, open_model, read_config
+from castform.cli.output import print_json, print_note, print_table, print_text
+from castform.errors import UsageError
+
+if TYPE_CHECKING:
+    from castform.certify.certification import Certification, CertifyOptions
+    from castform.config import RunConfig
+    from castform.plugins import LoadedEnvironment
+
+EXIT_FAULT = 1
+MOST_TIMEOUT_SECONDS = 30.0
+"""Of one group of probes, which no model slows down."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command line."""
+    parser.add_argument("environment", help="environment id, or a path to one Python file")
+    parser.add_argument(
+        "-a",
+        "--arg",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="an argument of the environment",
+    )
+    parser.add_argument("--examples", type=_positive, metavar="N", help="first N examples of the split (24)")
+    parser.add_argument("--split", choices=("train", "eval"), default="train", help="default: train")
+    parser.add_argument(
+        "--samples", type=_positive, metavar="K", help="with a model: rollouts per example (8)"
+    )
+    parser.add_argument("--only", metavar="NAME", help="one probe or check; shows what was said and paid")
+    parser.add_argument("--example", metavar="ID", help="with --only: on this example")
+    parser.add_argument(
+        "--accept",
+        action="append",
+        default=[],
+        metavar="CODE=REASON",
+        help="a finding that is no fault here, and why; may be repeated",
+    )
+    parser.add_argument("--output", type=Path, metavar="PATH", help="also write the certificate there")
+    parser.add_argument(
+        "--max-seconds",
+        type=_positive_seconds,
+        metavar="S",
+        help="of everything; the rest is unchecked (180)",
+    )
+    add_model_arguments(parser, required=False)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command that was parsed; 1 when a fault was found."""
+    import asyncio
+
+    from castform.cli.env_show import parse_arguments
+    from castform.cli.measured_run import settle
+    from castform.plugins import load_environment
+
+    check_model_arguments(args)
+    accepted = parse_accepted(args.accept)
+    if args.example is not None and args.only is None:
+        raise UsageError("--example needs --only, the probe or check to play on it")
+    config = read_config(args, sampling__temperature=args.temperature)
+    arguments = {**config.environment.args, **parse_arguments(args.arg)}
+    loaded = load_environment(config.environment.id, arguments)
+    options = make_options(args, config, accepted)
+    certification = settle(asyncio.run, _certify(args, config, loaded, arguments, options))
+    if args.json:
+        print_json(certification.as_dict())
+    else:
+        print_certification(certification)
+        print_text(f"{certification.id}: {certification.describe()}")
+    if args.only is not None:
+        return EXIT_FAULT if certification.still_there else 0
+    return 0 if certification.passed else EXIT_FAULT
+
+
+def make_options(args: argparse.Namespace, config: RunConfig, accepted: dict[str, str]) -> CertifyOptions:
+    """Return the options that the command line and the settings mean."""
+    from castform.calls import Sampling
+    from castform.certify.certification import CertifyOptions
+
+    given: dict[str, Any] = {
+        "examples": args.examples,
+        "samples": args.samples,
+        "max_seconds": args.max_seconds,
+        "only": args.only,
+        "example": args.example,
+    }
+    return CertifyOptions(
+        split=args.split,
+        seed=config.run.seed,
+        weights=config.environment.weights,
+        timeout_seconds=min(config.rl.rollout_timeout_seconds, MOST_TIMEOUT_SECONDS),
+        accepted=accepted,
+        sampling=Sampling(
+            max_new_tokens=config.sampling.max_new_tokens, temperature=config.sampling.temperature
+        ),
+        concurrency=config.rl.max_concurrent_rollouts,
+        max_context_tokens=config.sampling.max_context_tokens,
+        **{name: value for name, value in given.items() if value is not None},
+    )
+
+
+def parse_accepted(words: list[str]) -> dict[str, str]:
+    """Read CODE=REASON words. UsageError for one without a reason."""
+    accepted = {}
+    for text in words:
+        code, _, reason = text.partition("=")
+        if not code.strip() or not reason.strip():
+            raise UsageError(
+                f"--accept {text!r} is not CODE=REASON", hint="the reason is kept in the certificate"
+            )
+        accepted[code.strip()] = reason.strip()
+    return accepted
+
+
+async def _certify(
+    args: argparse.Namespace,
+    config: RunConfig,
+    loaded: LoadedEnvironment,
+    arguments: dict[str, Any],
+    options: CertifyOptions,
+) -> Certification:
+    from castform.certify.certify import certify
+    from castform.cli.measured_run import MeasuredRun, base_folder
+
+    base = base_folder(config, loaded)
+    try:
+        if args.model is None:
+            return await certify(loaded, arguments=arguments, options=options, base_dir=base, on_stage=_say)
+        async with MeasuredRun(kind="certify", config=config, loaded=loaded).open(
+            lambda log_path: open_model(args, config, log_path=log_path), total=options.examples
+        ) as (measured, (endpoint, version)):
+            found = await certify(
+                loaded,
+                arguments=arguments,
+                endpoint=endpoint,
+                version=version,
+                options=options,
+                base_dir=base,
+                on_stage=_say,
+                on_group=measured.on_group,
+                record=measured.record,
+            )
+            measured.store_result("certify", found.as_dict(), {})
+            return found
+    finally:
+        await loaded.environment.aclose()
+
+
+def print_certification(found: Certification) -> None:
+    """Write what was measured as tables, then every finding with how to see it again."""
+    from castform.cli.validate import MARKS, print_probes
+
+    if found.probes is not None:
+        print_probes(found.probes)
+    if found.rates is not None:
+        print_table(
+            ["FIGURE", "SHARE", "95 % INTERVAL", "N", "WHERE"],
+            [
+                [name, f"{rate.share:.3f}", f"{rate.low:.3f} to {rate.high:.3f}", rate.n, rate.what]
+                for name, rate in found.rates.named().items()
+            ],
+        )
+        print_text()
+    for finding in found.findings:
+        reason = found.options.accepted.get(finding.code)
+        mark = "accepted" if reason is not None else MARKS[finding.level]
+        print_text(f"{mark}: {finding.message}" + (f" [{finding.code}: {reason}]" if reason else ""))
+        again = found.reproduce(finding)
+        if again is not None and finding.level in ("fault", "warning"):
+            print_text(f"    {again}")
+    if found.findings:
+        print_text()
+
+
+def _say(stage: str) -> None:
+    print_note(f"checking: {stage}")
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{value} is not at least 1")
+    return value
+
+
+def _positive_seconds(text: str) -> float:
+    value = float(text)
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is not a positive number of seconds")
+    return value
