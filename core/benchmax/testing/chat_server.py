@@ -24,6 +24,7 @@ class ErrorReply:
     status: int
     message: str = "scripted error"
     code: str | None = None
+    param: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -94,7 +95,14 @@ class ChatServer:
         if isinstance(reply, RawReply):
             return web.Response(body=reply.body, content_type="application/json")
         if isinstance(reply, ErrorReply):
-            error = {"error": {"message": reply.message, "code": reply.code, "type": "scripted"}}
+            error = {
+                "error": {
+                    "message": reply.message,
+                    "code": reply.code,
+                    "param": reply.param,
+                    "type": "scripted",
+                }
+            }
             return web.json_response(error, status=reply.status, headers=reply.headers)
         return web.json_response(completion_body(reply, model=str(served.body.get("model"))))
 
