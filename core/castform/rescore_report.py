@@ -43,6 +43,10 @@ class RescoredRollout:
     """The environment asked something else this time, so the replies may not fit."""
 
     @property
+    def scored_twice(self) -> bool:
+        return self.before.score is not None and self.after.score is not None
+
+    @property
     def changes(self) -> dict[str, tuple[object, object]]:
         """What came out otherwise: components, or how the rollout ended."""
         before, after = self.before, self.after
@@ -73,6 +77,17 @@ class ComponentChange:
     high: float | None
     changed: int
     """Rollouts in which it came out otherwise."""
+    rollouts: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModeChange:
+    """Mean score over the rollouts of one mode that were scored both times."""
+
+    mode: str
+    before: float | None
+    after: float | None
+    changed: int
     rollouts: int
 
 
@@ -147,6 +162,23 @@ class RescoreReport:
             rollouts=len(had),
         )
 
+    @property
+    def modes(self) -> list[ModeChange]:
+        """Training, evaluation, … apart."""
+        by_mode: dict[str, list[RescoredRollout]] = {}
+        for rollout in self.rollouts:
+            by_mode.setdefault(rollout.mode, []).append(rollout)
+        return [
+            ModeChange(
+                mode=mode,
+                before=_mean([r.before.score for r in found if r.scored_twice]),
+                after=_mean([r.after.score for r in found if r.scored_twice]),
+                changed=sum(bool(r.changes) for r in found),
+                rollouts=len(found),
+            )
+            for mode, found in by_mode.items()
+        ]
+
     @cached_property
     def examples(self) -> list[ExampleChange]:
         """Every example that was scored again, the most changed first."""
@@ -155,7 +187,7 @@ class RescoreReport:
             by_example.setdefault(rollout.example_id, []).append(rollout)
         found = []
         for example_id, rollouts in by_example.items():
-            both = [r for r in rollouts if r.before.score is not None and r.after.score is not None]
+            both = [rollout for rollout in rollouts if rollout.scored_twice]
             found.append(
                 ExampleChange(
                     example_id=example_id,
@@ -169,7 +201,7 @@ class RescoreReport:
 
     @cached_property
     def _verdict(self) -> Verdict:
-        both = [r for r in self.rollouts if r.before.score is not None and r.after.score is not None]
+        both = [rollout for rollout in self.rollouts if rollout.scored_twice]
         return compare(
             self._result("before", [(r, r.before) for r in both]),
             self._result("after", [(r, r.after) for r in both]),
@@ -219,6 +251,7 @@ class RescoreReport:
             "skipped": dict(self.skipped),
             "missing_examples": list(self.missing_examples),
             "diverged": self.diverged,
+            "modes": [asdict(found) for found in self.modes],
             "components": [asdict(found) for found in self.components],
             "examples": [{**asdict(found), "difference": found.difference} for found in self.examples],
             "changed": [

@@ -86,6 +86,28 @@ def test_a_run_goes_in_and_comes_out(store):
     assert [e.label for e in store.list_evals(run.run_id)] == ["step"]
 
 
+def test_a_store_of_version_1_is_migrated_where_it_is(server, tmp_path, monkeypatch):
+    old = Path(__file__).parents[1] / "golden" / "store_v1.sql"
+    subprocess.run(["psql", server, "-qc", "CREATE DATABASE old"], check=True, stdout=subprocess.DEVNULL)
+    place = server.replace("/postgres?", "/old?")
+    words = ["psql", place, "-q", "-v", "ON_ERROR_STOP=1", "-c", old.read_text()]
+    subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
+    monkeypatch.setenv("CASTFORM_STORE_URL", place)
+    for _ in range(2):
+        with RunStore.open(tmp_path) as store:
+            [pin] = store.list_pins("old1")
+            assert pin.pin["id"] == "arith/add"
+            assert [rollout.pin for rollout in store.list_rollouts("old1")] == [pin.digest] * 2
+            assert store.list_rollouts("bare")[0].pin is None
+    with RunStore.open(tmp_path) as store:
+        store.add_rollouts("old1", [make_group("new")], mode="eval", step=1)
+        assert store.get_rollout("old1", "new-0").pin == pin.digest
+        made = store.create_run(
+            kind="rescore", name="", config={}, environment={"id": "nul \x00"}, parent_id="old1"
+        )
+        assert (made.parent_id, store.get_pin(made.pin).pin) == ("old1", {"id": "nul \x00"})
+
+
 def test_two_processes_make_the_tables_and_write_at_once(server, tmp_path, monkeypatch):
     monkeypatch.setenv("CASTFORM_STORE_URL", server.replace("/postgres?", "/fresh?"))
     subprocess.run(["psql", server, "-qc", "CREATE DATABASE fresh"], check=True, stdout=subprocess.DEVNULL)

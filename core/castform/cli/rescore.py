@@ -6,9 +6,10 @@ import argparse
 import secrets
 from typing import TYPE_CHECKING, Any
 
-from castform.cli.output import print_fields, print_json, print_note, print_table, print_text
+from castform.cli.environment_pin import describe_pin
+from castform.cli.output import print_fields, print_json, print_note, print_text
+from castform.cli.rescore_tables import print_result, some
 from castform.errors import RunFailedError, UsageError
-from castform.safe_text import safe_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -16,13 +17,11 @@ if TYPE_CHECKING:
     from benchmax.envs import Example
     from castform.config import RunConfig
     from castform.plugins import LoadedEnvironment
-    from castform.rescore_report import ComponentChange, RescoreReport
+    from castform.rescore_report import RescoreReport
     from castform.rollouts import RolloutGroup, Split
     from castform.runs import PinRecord, RunRecord, RunStore
     from castform.stored_groups import StoredGroup
 
-MOST_SHOWN = 10
-"""Examples and ids in the tables; --json has all."""
 CALLS_FILE = "calls/rescore.jsonl"
 
 
@@ -258,84 +257,11 @@ class _Rescore:
         for reason, count in report.skipped.items():
             print_text(f"skipped {count}: {reason}")
         if report.missing_examples:
-            print_text(f"missing examples: {_some(report.missing_examples)}")
+            print_text(f"missing examples: {some(report.missing_examples)}")
         if report.diverged:
             print_text(
                 f"{len(report.diverged)} conversations went elsewhere, so their replies may not fit: "
-                f"{_some(report.diverged)}"
+                f"{some(report.diverged)}"
             )
         if self.saved_id is not None:
             print_text(f"saved as run {self.saved_id}")
-
-
-def print_result(report: RescoreReport) -> None:
-    """Write counts, components and the most changed examples as tables."""
-    counts = report.as_dict()["counts"]
-    line = f"{counts['rescored']} rollouts scored again: {counts['unchanged']} unchanged, {counts['changed']} changed"
-    for name, words in (("newly_scored", "newly scored"), ("no_longer_scored", "no longer scored")):
-        line += f", {counts[name]} {words}" if counts[name] else ""
-    print_text(line)
-    print_table(
-        ["REWARD", "BEFORE", "AFTER", "DIFFERENCE", "95 % INTERVAL", "CHANGED"],
-        [_component_row(found) for found in report.components],
-    )
-    print_text()
-    changed = [example for example in report.examples if example.changed]
-    if changed:
-        print_table(
-            ["EXAMPLE", "BEFORE", "AFTER", "DIFFERENCE", "CHANGED"],
-            [
-                [
-                    safe_line(found.example_id)[:40],
-                    _number(found.before),
-                    _number(found.after),
-                    f"{found.difference:+.3f}",
-                    f"{found.changed} of {found.rollouts}",
-                ]
-                for found in changed[:MOST_SHOWN]
-            ],
-        )
-        if len(changed) > MOST_SHOWN:
-            print_text(f"and {len(changed) - MOST_SHOWN} more examples (--json has all)")
-        print_text()
-    endings = [
-        rollout
-        for rollout in report.changed
-        if rollout.before.termination_reason != rollout.after.termination_reason
-    ]
-    for rollout in endings[:MOST_SHOWN]:
-        error = f" ({safe_line(rollout.after.error)})" if rollout.after.error else ""
-        print_text(
-            f"{rollout.rollout_id}: ended by {safe_line(rollout.before.termination_reason)}, "
-            f"now by {safe_line(rollout.after.termination_reason)}{error}"
-        )
-    if len(endings) > MOST_SHOWN:
-        print_text(f"and {len(endings) - MOST_SHOWN} more that end otherwise now")
-
-
-def describe_pin(pin: Mapping[str, Any]) -> str:
-    """Return a pin in one line: id, where it is from, the beginning of its content hash."""
-    source = f"{pin.get('distribution') or 'a file'} {pin.get('version') or ''}".strip()
-    content = str(pin.get("content_sha256") or "")[:12]
-    return f"{pin.get('id') or '?'} ({source}{f', content {content}' if content else ''})"
-
-
-def _component_row(found: ComponentChange) -> list[str]:
-    known = found.difference is not None
-    return [
-        safe_line(found.name),
-        _number(found.before),
-        _number(found.after),
-        f"{found.difference:+.3f}" if known else "-",
-        f"{found.low:+.3f} to {found.high:+.3f}" if known else "-",
-        f"{found.changed} of {found.rollouts}",
-    ]
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3f}"
-
-
-def _some(ids: Sequence[str]) -> str:
-    more = len(ids) - MOST_SHOWN
-    return ", ".join(map(safe_line, ids[:MOST_SHOWN])) + (f" and {more} more" if more > 0 else "")

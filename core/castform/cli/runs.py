@@ -7,12 +7,15 @@ import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from castform.cli.environment_pin import describe_pin
 from castform.cli.output import print_fields, print_json, print_note, print_table, print_text
 from castform.errors import UsageError
 from castform.safe_text import safe_line
 
 if TYPE_CHECKING:
-    from castform.runs import RolloutRecord, RunRecord, RunStore
+    from collections.abc import Mapping, Sequence
+
+    from castform.runs import EvalRecord, RolloutRecord, RunRecord, RunStore
 
 _ACTIVE = ("pending", "running")
 
@@ -23,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         dest="action", required=True, metavar="list|status|scalars|rollouts|rollout|stop", prog=parser.prog
     )
     listing = commands.add_parser("list", help="runs, newest first")
-    listing.add_argument("--kind", choices=("train", "eval", "validate"), help="only these")
+    listing.add_argument("--kind", choices=("train", "eval", "validate", "rescore"), help="only these")
     listing.add_argument("--limit", type=int, default=50, metavar="N", help="most runs that are shown (50)")
     status = _add(commands, "status", "how one run goes")
     scalars = _add(commands, "scalars", "a run's curves")
@@ -85,12 +88,16 @@ def _status(store: RunStore, args: argparse.Namespace) -> int:
     steps = record.config.get("run", {}).get("steps") if record.kind == "train" else None
     evals = store.list_evals(record.run_id)
     verdict = next((e.result.get("sentence") for e in reversed(evals) if e.label == "verdict"), None)
+    pins = store.list_pins(record.run_id)
+    score = _score(record, evals)
     if args.json:
         print_json(
             {
                 **_run_dict(record),
                 "step": step,
                 "steps": steps,
+                "score": score,
+                "pins": {pin.digest: pin.pin for pin in pins},
                 "rollouts": counts,
                 "latest": {name: points[-1].value for name, points in scalars.items()},
                 "evals": [{"label": e.label, "step": e.step, "at": e.at, "result": e.result} for e in evals],
@@ -111,7 +118,10 @@ def _status(store: RunStore, args: argparse.Namespace) -> int:
             **({} if step is None else {"step": f"{step} of {steps}" if steps else str(step)}),
             **({} if record.error is None else {"error": safe_line(record.error)}),
             **({} if verdict is None else {"verdict": verdict}),
-            "environment": _describe_pin(record),
+            **({} if score is None else {"score": _describe_score(score)}),
+            "environment": describe_pin(record.environment) if record.environment.get("id") else "",
+            **({} if len(pins) < 2 else {"earlier": "; ".join(describe_pin(pin.pin) for pin in pins[:-1])}),
+            **({} if record.parent_id is None else {"made from": record.parent_id}),
             "rollouts": "; ".join(
                 f"{mode}: {n['scored']} scored, {n['unscored']} failed" for mode, n in counts.items()
             ),
@@ -176,6 +186,7 @@ def _rollouts(store: RunStore, args: argparse.Namespace) -> int:
             {
                 "run_id": record.run_id,
                 "counts": counts,
+                "pins": {pin.digest: pin.pin for pin in store.list_pins(record.run_id)},
                 "rollouts": [_rollout_dict(rollout, with_messages=False) for rollout in rollouts],
             }
         )
@@ -205,6 +216,7 @@ def _rollouts(store: RunStore, args: argparse.Namespace) -> int:
 def _rollout(store: RunStore, args: argparse.Namespace) -> int:
     record = store.find_run(args.run_id)
     rollout = store.get_rollout(record.run_id, args.rollout_id)
+    pin = store.get_pin(rollout.pin) if rollout.pin else None
     if args.json:
         calls = (
             None
@@ -212,12 +224,17 @@ def _rollout(store: RunStore, args: argparse.Namespace) -> int:
             else record.run_dir / rollout.calls_path
         )
         print_json(
-            {"run_id": record.run_id, **_rollout_dict(rollout, with_messages=True), "calls_file": calls}
+            {
+                "run_id": record.run_id,
+                **_rollout_dict(rollout, with_messages=True),
+                "calls_file": calls,
+                "environment": pin.pin if pin else None,
+            }
         )
         return 0
     from castform.cli.transcript import print_rollout
 
-    print_rollout(rollout)
+    print_rollout(rollout, environment=describe_pin(pin.pin) if pin else None)
     return 0
 
 
@@ -253,10 +270,27 @@ def _is_stopping(record: RunRecord) -> bool:
     return record.stop_requested and record.status in _ACTIVE
 
 
-def _describe_pin(record: RunRecord) -> str:
-    pin = record.environment
-    source = f"{pin.get('distribution') or 'a file'} {pin.get('version') or ''}".strip()
-    return f"{pin['id']} ({source})" if pin.get("id") else ""
+def _score(record: RunRecord, evals: Sequence[EvalRecord]) -> Mapping[str, Any] | None:
+    """Return the score that a run was made to measure: a mean with its interval, or for a rescoring both."""
+    results = [found.result for found in evals if found.label == record.kind]
+    if not results:
+        return None
+    if record.kind == "rescore":
+        return next(iter(results[-1]["components"]), None)
+    result: Mapping[str, Any] = results[-1] if record.kind == "eval" else results[-1].get("result") or {}
+    return result.get("score")
+
+
+def _describe_score(score: Mapping[str, Any]) -> str:
+    if "difference" in score:
+        return (
+            f"{_number(score['before'])} -> {_number(score['after'])}, "
+            f"{score['changed']} of {score['rollouts']} rollouts changed"
+        )
+    return (
+        f"{score['mean']:.3f} (95 % interval {score['low']:.3f} to {score['high']:.3f}, "
+        f"{score['examples']} examples, {score['rollouts']} rollouts)"
+    )
 
 
 def _when(seconds: float) -> str:

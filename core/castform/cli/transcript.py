@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from castform.runs import RolloutRecord
 
 
-def print_rollout(rollout: RolloutRecord) -> None:
+def print_rollout(rollout: RolloutRecord, *, environment: str | None = None) -> None:
     """Write the rewards, then the conversation. Nothing in it can steer the terminal."""
     fields: dict[str, object] = {
         "rollout": safe_line(rollout.rollout_id),
@@ -36,6 +36,8 @@ def print_rollout(rollout: RolloutRecord) -> None:
         )
         if count is not None
     ]
+    if environment is not None:
+        fields["environment"] = safe_line(environment)
     fields["length"] = f"{', '.join(tokens)}, {rollout.seconds:.2f} s"
     print_fields(fields)
     for message in rollout.messages:
