@@ -8,22 +8,14 @@ from __future__ import annotations
 
 import re
 
-from benchmax.rewards import extract_answer_block
+from benchmax.rewards import read_tagged_answer
 
 _NUMBER = re.compile(r"[+-]?\d{1,12}")
 
 
-def read_answer(text: str) -> str | None:
-    """Return what stands between the tags, stripped; None unless there is exactly one pair with content."""
-    lowered = text.lower()
-    if lowered.count("<answer>") != 1 or lowered.count("</answer>") != 1:
-        return None
-    return extract_answer_block(text, strict=True) or None
-
-
 def format_reward(text: str) -> float:
     """Return 1 for one pair of tags with a whole number in it, 0.5 with something else in it, else 0."""
-    answer = read_answer(text)
+    answer = read_tagged_answer(text)
     if answer is None:
         return 0.0
     return 1.0 if _NUMBER.fullmatch(answer) else 0.5
@@ -31,7 +23,7 @@ def format_reward(text: str) -> float:
 
 def correct_reward(text: str, truth: int) -> float:
     """Return 1 when exactly the right whole number stands between the tags, else 0."""
-    answer = read_answer(text)
+    answer = read_tagged_answer(text)
     if answer is None or not _NUMBER.fullmatch(answer):
         return 0.0
     return 1.0 if int(answer) == truth else 0.0

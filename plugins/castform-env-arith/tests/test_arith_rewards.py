@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import pytest
-from castform_env_arith.rewards import correct_reward, format_reward, read_answer
+from castform_env_arith.rewards import correct_reward, format_reward
+
+from benchmax.rewards import read_tagged_answer
 
 
 @pytest.mark.parametrize(
@@ -41,4 +43,4 @@ def test_zero_and_its_negative_are_the_same_number() -> None:
 
 
 def test_the_answer_keeps_its_own_case_and_loses_the_space_around_it() -> None:
-    assert read_answer("a <answer> Five </answer> b") == "Five"
+    assert read_tagged_answer("a <answer> Five </answer> b") == "Five"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from benchmax.rewards.answers import match_answer
 from benchmax.rewards.deterministic.citations import citation_score
 from benchmax.rewards.deterministic.completion import (
     Completion,
     extract_answer_block,
     extract_completion_text,
 )
-from benchmax.rewards.deterministic.matching import match_answer
 from benchmax.rewards.deterministic.overlap import clip01, overlap_reward, percent_of_text_a_in_text_b
 from benchmax.rewards.deterministic.tool_calls import (
     count_search_calls,
