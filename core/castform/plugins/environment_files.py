@@ -7,6 +7,7 @@ import importlib.util
 import inspect
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -31,9 +32,12 @@ def split_class(id: str) -> tuple[str, str | None]:
     return (f"{file}.py", name or None) if sep else (id, None)
 
 
-def load_environment_class(id: str) -> tuple[type[Environment[Any, Any]], Path]:
+def load_environment_class(
+    id: str, *, import_file: Callable[[Path], ModuleType] | None = None
+) -> tuple[type[Environment[Any, Any]], Path]:
     """Return the one Environment class of a file, or the one named after `file.py:`.
 
+    `import_file` imports it in another way than under a name of its own.
     Raises UsageError when there is no such file or class, or more than one and none named;
     CastformError when the file itself raises.
     """
@@ -48,7 +52,7 @@ def load_environment_class(id: str) -> tuple[type[Environment[Any, Any]], Path]:
         what = "is a folder" if path.is_dir() else "does not exist"
         raise UsageError(f"{text} {what}", hint="give the path of one Python file with an Environment class")
     path = path.resolve()
-    module = _import_file(path)
+    module = (import_file or _import_file)(path)
     classes = find_environment_classes(module)
     if wanted is not None:
         if wanted not in classes:
