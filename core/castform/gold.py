@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,6 +27,11 @@ RENDERINGS = (
     Rendering(name="in a sentence", write=lambda text: f"The answer is {text}"),
 )
 """Tried in this order; of equally paid ones the first is used."""
+_FORMS = (
+    re.compile(r"\s*<answer>((?:(?!</?answer>).)*)</answer>\s*", re.DOTALL),
+    re.compile(r"\s*\\boxed\{((?:(?!\\boxed).)*)\}\s*", re.DOTALL),
+)
+"""Forms that a right answer may come in, as `RENDERINGS` writes them."""
 
 
 def read_gold(environment: Environment[Any, Any], example: Example[Any]) -> Any:
@@ -73,3 +79,20 @@ def _turns(gold: Any) -> Sequence[Mapping[str, Any]]:
     if not all(isinstance(m, Mapping) and ("content" in m or "tool_calls" in m) for m in messages):
         return ()
     return [m for m in messages if m.get("role", "assistant") == "assistant"]
+
+
+def unwrap_golds(golds: Mapping[str, Any]) -> dict[str, Any]:
+    """Return right answers without the form that all of them are written in, a box or answer tags.
+
+    So that they can be put into words, and into that form again: it is among `RENDERINGS`.
+    """
+    for form in _FORMS:
+        inner = {example_id: _unwrap(gold, form) for example_id, gold in golds.items() if gold is not None}
+        if inner and all(inner.values()):
+            return {example_id: inner.get(example_id) for example_id in golds}
+    return dict(golds)
+
+
+def _unwrap(gold: Any, form: re.Pattern[str]) -> str | None:
+    match = form.fullmatch(gold) if isinstance(gold, str) else None
+    return match[1].strip() if match else None

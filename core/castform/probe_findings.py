@@ -28,6 +28,7 @@ def judge_probes(report: ProbeReport) -> list[Finding]:
     for outcome in report.outcomes:
         finding = _judge_wrong(outcome) if outcome.verdict == "wrong" else _judge_right(outcome)
         findings += [finding] if finding else []
+    findings += _judge_partial_credit(report)
     findings += _judge_gold(report)
     findings += _judge_crashes(report.crashes)
     findings += _judge_unreachable(report)
@@ -71,16 +72,35 @@ def _judge_wrong(outcome: ProbeOutcome) -> Finding | None:
             check=outcome.name,
             example_id=paid[0],
         )
-    if outcome.unpaid and outcome.share_of_gold and outcome.share_of_gold > TOLERANCE:
-        return Finding(
-            level="note",
-            code=f"{outcome.name}_partial_credit",
-            message=f"{outcome.what} earns {outcome.share_of_gold:.0%} of the right answer's score "
-            f"({_components(outcome.components)})",
-            check=outcome.name,
-            example_id=outcome.unpaid[0],
-        )
     return None
+
+
+def _judge_partial_credit(report: ProbeReport) -> list[Finding]:
+    """Return one note with all wrong answers that earn something, the best paid first."""
+    partly = [
+        (outcome.share_of_gold, outcome)
+        for outcome in report.outcomes
+        if outcome.verdict == "wrong" and not outcome.paid_in_full and outcome.unpaid
+        if outcome.counted == outcome.scored  # else it is partly right: the lazy-policy reward says it
+        if outcome.share_of_gold is not None and outcome.share_of_gold > TOLERANCE
+    ]
+    if not partly:
+        return []
+    by_share: dict[str, list[str]] = {}
+    for share, outcome in sorted(partly, key=lambda item: -item[0]):
+        by_share.setdefault(f"{share:.0%}", []).append(outcome.name)
+    best = max(partly, key=lambda item: item[0])[1]
+    parts = "; ".join(f"{share} {', '.join(names)}" for share, names in by_share.items())
+    return [
+        Finding(
+            level="note",
+            code="partial_credit",
+            message=f"wrong answers earn a part of the right answer's score: {parts} "
+            f"({best.name}: {_components(best.components)})",
+            check=best.name,
+            example_id=best.unpaid[0],
+        )
+    ]
 
 
 def _judge_right(outcome: ProbeOutcome) -> Finding | None:

@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from benchmax.envs import Environment, Example
-from castform.gold import RENDERINGS, Rendering, gold_script, gold_text, read_gold
+from castform.gold import RENDERINGS, Rendering, gold_script, gold_text, read_gold, unwrap_golds
 from castform.playback import Playback
 from castform.probe_report import GOLD, Row, make_report
 from castform.probes import PROBES, Probe, ProbeContext, ProbeReport
@@ -45,7 +45,7 @@ async def run_probes(
     `deadline` (of time.monotonic) no further example is begun; the report names the skipped ones.
     RuntimeError when the environment's `gold` raises.
     """
-    golds = {example.id: read_gold(environment, example) for example in examples}
+    golds = unwrap_golds({example.id: read_gold(environment, example) for example in examples})
     async with Playback() as playback:
         stage = _Stage(playback, environment, examples, split, weights, timeout_seconds, deadline)
         rendering = await stage.find_rendering(golds)
@@ -89,7 +89,10 @@ async def find_rendering(
     weights: Mapping[str, float],
     timeout_seconds: float = 60.0,
 ) -> Rendering:
-    """Return the way to write an answer down that the environment pays most, of `RENDERINGS`."""
+    """Return the way to write an answer down that the environment pays most, of `RENDERINGS`.
+
+    `golds` are right answers without a form (`castform.gold.unwrap_golds`).
+    """
     async with Playback() as playback:
         stage = _Stage(playback, environment, examples, split, weights, timeout_seconds, None)
         return await stage.find_rendering(golds)

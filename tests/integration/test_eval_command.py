@@ -256,7 +256,10 @@ def test_validate_exits_with_1_and_names_the_probe_that_is_paid(place, serve):
     assert code == 1
     data = json.loads(out)
     assert data["trainable"] is False
-    assert [f["code"] for f in data["findings"] if f["level"] == "fault"] == ["reward_pays_noise"]
+    assert [f["code"] for f in data["findings"] if f["level"] == "fault"] == [
+        "reward_pays_junk",
+        "reward_pays_flood",
+    ]
 
 
 def test_validate_without_a_model_says_what_it_did_not_check(place):

@@ -145,7 +145,7 @@ def test_validate_finds_signal_in_a_reward_that_luck_decides(place):
     codes = {f["code"]: f["level"] for f in data["findings"]}
     assert codes["gold"] == "unchecked"  # the environment gives no right answers
     assert code == (0 if data["trainable"] else 1)
-    assert "reward_pays_noise" in codes  # 2,000 characters are an even number
+    assert "reward_pays_junk" in codes  # 2,000 characters are an even number
 
 
 def test_a_prompt_over_the_budget_is_said_to_be(place):

@@ -26,7 +26,7 @@ from castform.diagnostics import read_diagnostics
 from castform.endpoint import Endpoint
 from castform.environments import load_examples
 from castform.errors import CastformError, UsageError
-from castform.gold import RENDERINGS, read_gold
+from castform.gold import RENDERINGS, read_gold, unwrap_golds
 from castform.judging import judge_replay
 from castform.plugins.environments import LoadedEnvironment, load_environment
 from castform.probe_findings import judge_probes
@@ -190,6 +190,7 @@ class _Certifier:
                     )
                 )
                 return False
+        self._golds = unwrap_golds(self._golds)
         return True
 
     async def probe(self) -> None:

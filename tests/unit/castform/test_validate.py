@@ -129,8 +129,10 @@ async def test_format_credit_is_shown_but_is_no_fault():
         Sums(reward=lambda text, answer: {"correct": float(text == answer), "digits": float(text.isdigit())})
     )
     assert codes(report) == set()
-    [note] = [f for f in report.findings if f.code == "other_answer_partial_credit"]
-    assert "50% of the right answer's score (correct 0, digits 1)" in note.message
+    [note] = [f for f in report.findings if f.code == "partial_credit"]
+    assert note.message.endswith(
+        "50% other_answer, common_start, huge, longer (other_answer: correct 0, digits 1)"
+    )
 
 
 async def test_a_right_answer_that_is_not_paid_is_a_fault():
