@@ -8,9 +8,9 @@ The rule, in this order:
    taken back by a later object that `read` refuses and that shares a key with it, and by
    any later one that is malformed or cut off.
 3. A judge that was shown other people's text was also given a seal to repeat. Objects with
-   the seal are then the only ones that count. Without one the first rule still holds, unless
-   thinking was left out and one of the texts has such a tag; the second, and the first in
-   that case, only when no text has both a brace and a key of an object in the reply.
+   the seal are then the only ones that count. Without one a reply that is an object and
+   nothing else, not even thinking, still counts; any other only when none of the texts has
+   both a brace and a key of an object in the reply.
 
 Objects with a repeated key, NaN, or a number beyond a float are malformed.
 """
@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from benchmax.rewards.judge.json_objects import find_objects, whole_object
@@ -31,7 +31,6 @@ SEAL_KEY = "seal"
 
 _THOUGHT = re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.DOTALL | re.IGNORECASE)
 _THOUGHT_END = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
-_THOUGHT_MARKS = ("think>", "thinking>")
 _ESCAPE = re.compile(r"\\u([0-9a-f]{4})", re.IGNORECASE)
 
 
@@ -51,16 +50,14 @@ def read_verdict(
     `read` raises ValueError for an object that is no verdict. NoVerdictError: there is none.
     """
     alone = whole_object(reply)
-    said = reply if alone is not None else without_thoughts(reply)
-    whole = whole_object(said)
-    objects = find_objects(said) if whole is None else [whole]
+    objects = find_objects(without_thoughts(reply)) if alone is None else [alone]
     if seal is not None:
         sealed = [found for found in objects if found is None or found.get(SEAL_KEY) == seal]
         if any(sealed):
             objects = [found and {key: found[key] for key in found if key != SEAL_KEY} for found in sealed]
         else:
             objects = [found for found in objects if found is None or SEAL_KEY not in found]
-            if alone is None and (whole is None or _mention(untrusted, _THOUGHT_MARKS)):
+            if alone is None:
                 _check_not_quoted(objects, untrusted)
     return _last_accepted(objects, read)
 
@@ -111,11 +108,7 @@ def _last_accepted(objects: Sequence[dict[str, Any] | None], read: Callable[[dic
 def _check_not_quoted(objects: Sequence[dict[str, Any] | None], untrusted: Sequence[str]) -> None:
     """NoVerdictError when an object may be one of the judged texts' own."""
     keys = {key.casefold() for found in objects if found for key in found}
-    if _mention([text for text in untrusted if _mention([text], "{")], keys):
-        raise NoVerdictError("the reply bears no seal and may quote the text that it judges")
-
-
-def _mention(texts: Sequence[str], words: Iterable[str]) -> bool:
-    """Whether a text has one of the words in it, in any case, JSON escapes resolved."""
-    plain = [_ESCAPE.sub(lambda match: chr(int(match[1], 16)), text).casefold() for text in texts]
-    return any(word in text for text in plain for word in words)
+    for text in untrusted:
+        plain = _ESCAPE.sub(lambda match: chr(int(match[1], 16)), text).casefold()
+        if "{" in plain and any(key in plain for key in keys):
+            raise NoVerdictError("the reply bears no seal and may quote the text that it judges")
