@@ -132,6 +132,7 @@ def test_a_worse_anchor_ranked_above_a_better_one_is_pooled_with_it() -> None:
 def test_anchors_in_one_tier_count_as_the_best_of_them() -> None:
     assert score_against_anchors([0, 3, 1.5, 1.5], [OK, GREAT]) == pytest.approx([1, 0])
     assert pool_seams([Seam(1.5, 0.4), Seam(1.5, 0.7)]) == [Seam(1.5, 0.7)]
+    assert pool_seams([Seam(1.5, 0.7), Seam(1.5, 0.4)]) == [Seam(1.5, 0.7)]
     twins = [RankingAnchor("one", 0.5), RankingAnchor("two", 0.5)]
     assert score_against_anchors([0, 3, 1.5, 1.5], twins) == [1, 0]
     assert score_against_anchors([1, 3, 1, 1], twins) == [0.5, 0]
@@ -213,7 +214,7 @@ def test_mean_positions_keep_the_laws(several: list[Ranking]) -> None:
 @pytest.mark.parametrize(
     ("response", "score", "error", "says"),
     [
-        ("", 0.5, ValueError, "response must be a non-empty string"),
+        ("", 0.5, ValueError, "^an anchor's response must be a non-empty string$"),
         (" \n", 0.5, ValueError, "response"),
         (7, 0.5, ValueError, "response"),
         ("a", True, TypeError, "score must be a number, not True"),

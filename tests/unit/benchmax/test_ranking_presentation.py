@@ -39,6 +39,12 @@ def test_the_sequence_depends_on_the_seed_and_the_pair_and_repeats() -> None:
     assert plan[:3] == plan_presentations(texts, 3, seed="a")
     assert plan != plan_presentations(texts, 4, seed="b")
     assert len({presentation.sequence for presentation in plan}) == 4
+    pinned = plan_presentations(["a", "é", "c", "d", "e"], 3, seed="s")  # the same on every machine
+    assert [presentation.sequence for presentation in pinned] == [
+        (2, 1, 3, 0, 4),
+        (4, 0, 3, 1, 2),
+        (3, 2, 0, 1, 4),
+    ]
 
 
 def test_the_last_entry_is_not_always_shown_last() -> None:

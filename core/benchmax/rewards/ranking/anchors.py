@@ -52,7 +52,7 @@ def pool_seams(seams: Iterable[Seam]) -> list[Seam]:
     the pooling of adjacent violators.)
     """
     pooled: list[Seam] = []
-    for seam in sorted(seams, key=lambda seam: seam.position):
+    for seam in sorted(seams):  # of a tie, the highest score last: it takes the place
         position = seam.position
         while pooled and pooled[-1].score < seam.score:
             position = pooled.pop().position
