@@ -161,7 +161,9 @@ async def read_clusters(
 
 async def test_a_judge_sorts_the_texts_in_one_request() -> None:
     reply = says(
-        {"label": "sums", "members": [2]}, {"label": "products", "members": [3, 0]}, {"members": [1]}
+        {"label": "sums", "members": [2]},
+        {"label": "products", "members": [3, 0]},
+        {"members": [1], "label": None},
     )
     result, (request,) = await read_clusters(
         [reply],
@@ -209,7 +211,7 @@ async def test_a_prompt_without_context_has_no_question() -> None:
         ({"clusters": [{"members": [False, True]}]}, "must be integers, not False"),
         ({"clusters": [{"members": [0, 1.0]}]}, "must be integers, not 1.0"),
         ({"clusters": [{"members": [0, 1], "label": 3}]}, "'label' must be a string, not 3"),
-        ({"clusters": [{"members": [0, 1], "label": None}]}, "'label' must be a string"),
+        ({"clusters": [{"members": [0, 1], "label": False}]}, "'label' must be a string"),
     ],
 )
 async def test_a_reply_that_puts_not_every_text_into_one_cluster_is_an_error(

@@ -72,12 +72,12 @@ def make_cluster_reader(count: int) -> Callable[[dict[str, Any]], list[_Cluster]
 def _read_cluster(cluster: object) -> _Cluster:
     if not isinstance(cluster, dict):
         raise ValueError(f"a cluster must be an object, not {cluster!r}")
-    label, members = cluster.get("label", ""), cluster.get("members")
-    if not isinstance(label, str):
+    label, members = cluster.get("label"), cluster.get("members")
+    if not isinstance(label, str | None):
         raise ValueError(f"a cluster's 'label' must be a string, not {label!r}")
     if not isinstance(members, list) or not members:
         raise ValueError(f"a cluster's 'members' must be a non-empty list, not {members!r}")
     for member in members:
         if isinstance(member, bool) or not isinstance(member, int):
             raise ValueError(f"a cluster's 'members' must be integers, not {member!r}")
-    return _Cluster(label, tuple(members))
+    return _Cluster(label or "", tuple(members))
