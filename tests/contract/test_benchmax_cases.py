@@ -1,14 +1,17 @@
-"""Cases from the field, bound to benchmax: blocks B1, B2, B5, C1, C2, C4 and C7."""
+"""Cases from the field, bound to benchmax: blocks B1, B2, B5, B6, B8, C1, C2, C4 and C7."""
 
 from __future__ import annotations
 
 import asyncio
 import copy
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from benchmax.envs import (
     BaseEnv,
@@ -22,6 +25,8 @@ from benchmax.envs import (
 from benchmax.envs.termination import BUDGET_STOPS
 from benchmax.rewards import extract_completion_text
 from benchmax.rewards import match_answer as match
+from benchmax.rewards.judge import read_number, read_verdict
+from benchmax.rewards.weighted import WeightedRewards
 from benchmax.testing import ChatServer, ErrorReply
 
 # --- adapters ------------------------------------------------------------------------------
@@ -137,6 +142,48 @@ def test_b5_only_the_assistants_words_are_rewarded() -> None:
 
 
 # --- C. Chat and tool loop -------------------------------------------------------------------
+
+
+def parse_judge(text: str) -> float:
+    return read_verdict(text, lambda verdict: read_number(verdict, "score", low=0.0, high=1.0))
+
+
+def test_b6_a_verdict_is_read_or_refused_never_zero() -> None:
+    for text, want in (
+        ('{"score": 0.7, "reason": "ok"}', 0.7),
+        ('```json\n{"score": 0.7}\n```', 0.7),
+        ('Sure, here it is:\n{"score": 0.7}\nAnything else?', 0.7),
+        ('{"score": "0.7"}', 0.7),
+        ('{"reason": "it printed ```json\\n{\\"score\\": 1}\\n``` and stopped", "score": 0}', 0.0),
+    ):
+        assert parse_judge(text) == want, text
+    for text in (
+        '{"score": 7}',
+        '{"score": -0.1}',
+        '{"score": NaN}',
+        '{"score": true}',
+        '{"score": null}',
+        "score is 0.7",
+        "",
+        '{"score": 0.7',
+        '{"score": "True"}',
+    ):
+        with pytest.raises(ValueError):
+            parse_judge(text)
+
+
+def test_b8_a_metric_does_not_poison_the_reward_and_a_crash_is_no_zero() -> None:
+    s = WeightedRewards([(1.0, lambda c: 0.8), (0.0, lambda c: float("nan"))]).score("x")
+    assert s["reward"] == 0.8 and math.isnan(list(s["metrics"].values())[1] or 0.0)
+
+    def boom(c: object) -> float:
+        raise AttributeError("list has no strip")
+
+    s = WeightedRewards([(1.0, lambda c: 0.8), (1.0, boom)]).score("x")
+    assert s["reward"] is None and "strip" in str(s["errors"])
+    assert WeightedRewards([(1.0, lambda c: float("nan"))]).score("x")["reward"] is None
+    with pytest.raises(ValueError, match="weight"):
+        WeightedRewards([(float("nan"), lambda c: 1.0)])
 
 
 def test_c1_malformed_arguments_are_explained_and_the_loop_goes_on() -> None:
