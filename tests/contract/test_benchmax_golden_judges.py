@@ -128,7 +128,7 @@ async def test_judged_siblings_are_scored() -> None:
             "HTTP 429: slow down (given up after 1 request)",
         ),
         (RawReply(body=b"x" * 5_000_000), "the reply (HTTP 200) has more than 1,048,576 bytes"),
-        (RawReply(body=b"x"), "no verdict: no JSON object of the judge's own in the reply"),
+        (RawReply(body=b"x"), "the reply is no chat completion: x"),
         (ErrorReply(status=401, message="who?"), "HTTP 401: who?"),
         ({"content": '{"score": 0.5}'}, "the score must be one of 0, 1"),
         ({"content": "Great!"}, "no verdict"),

@@ -246,12 +246,8 @@ async def test_pauses_grow_from_the_first_one(caplog):
         {"content": None},
         {"content": ""},
         {"content": '{"score": '},
-        RawReply(body=b"not JSON"),
-        RawReply(body=b"[]"),
-        RawReply(body=b'{"choices": []}'),
         RawReply(body=b'{"choices": [{"message": null}]}'),
         RawReply(body=b'{"choices": [{"message": {"content": 7}}]}'),
-        RawReply(body=b"[" * 100_000),
     ],
 )
 async def test_a_reply_without_a_verdict_is_asked_for_again_in_other_words(reply):
@@ -261,6 +257,25 @@ async def test_a_reply_without_a_verdict_is_asked_for_again_in_other_words(reply
     assert again.startswith("Is it right?\n\n") and "JSON object alone" in again
     assert asked_for(first) == {"temperature": 0.0}
     assert asked_for(second) == {"temperature": 0.0, "response_format": {"type": "json_object"}}
+
+
+@pytest.mark.parametrize(
+    ("body", "shown"),
+    [
+        (b"not JSON", "not JSON"),
+        (b"[]", "[]"),
+        (b"null", "null"),
+        (b'{"choices": []}', '{"choices": []}'),
+        (b'{"error": {"message": "overloaded"}}', '{"error": {"message": "overloaded"}}'),
+        (b"[" * 100_000, "[" * 500),
+        (b"", "it is empty"),
+    ],
+)
+async def test_a_body_that_is_no_chat_completion_is_asked_for_again_and_shown(body, shown):
+    found, [first, second] = await asked([RawReply(body=body), ONE], max_retries=1)
+    assert found == {"score": 1} and first.body == second.body
+    text, _ = await asked([RawReply(body=body)], max_retries=1)
+    assert text == f"the reply is no chat completion: {shown} (given up after 2 requests)"
 
 
 async def test_a_judge_that_never_gives_a_verdict_is_an_error_that_shows_its_reply():

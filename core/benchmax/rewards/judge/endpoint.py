@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from benchmax.auth import ModelAuth, ModelRequestContext, request_headers
-from benchmax.envs.http_errors import describe_http_error, without_secrets
+from benchmax.envs.http_errors import describe_http_error, shortened, without_secrets
 from benchmax.envs.http_pool import HttpPool, ReplyTooLargeError
 from benchmax.envs.loop_local import LoopLocal
 from benchmax.envs.retry import is_transient_status
@@ -65,8 +65,9 @@ class JudgeEndpoint:
             fields = accepted.fields(prompt=prompt, temperature=temperature, max_tokens=max_tokens)
             status, body = await self._post(context, auth, prompt, fields)
             if status < 300:
+                text = _reply_text(body)
                 self._accepted = accepted
-                return _reply_text(body)
+                return text
             refused = refused_parameter(status, body, fields)
             fewer = accepted.without(refused) if refused else None
             if fewer is None:
@@ -106,7 +107,9 @@ class JudgeEndpoint:
 
 
 def _reply_text(body: bytes) -> str:
+    """Return what the model said. PassingError: the body is no chat completion."""
     try:
-        return message_text(json.loads(body)["choices"][0]["message"])
-    except (ValueError, LookupError, TypeError, RecursionError):
-        return ""
+        message = json.loads(body)["choices"][0]["message"]
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
+        raise PassingError(f"the reply is no chat completion: {shortened(body) or 'it is empty'}") from error
+    return message_text(message)
