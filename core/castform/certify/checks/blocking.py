@@ -30,7 +30,7 @@ LIMIT_SECONDS = 0.2
 DATASET_LIMIT_SECONDS = 2.0
 """Loading happens once, so it may take longer."""
 CONFIRMATIONS = 2
-MOSTLY = 0.6
+HALF = 0.5
 """Share of a stall from which on it counts as computing."""
 
 _LIBRARY = str(Path(sysconfig.get_paths()["stdlib"]))
@@ -111,7 +111,7 @@ async def _check_dataset(
 
 
 def _describe(stall: Stall, example_id: str) -> Finding:
-    computes = stall.cpu_seconds >= MOSTLY * stall.seconds
+    computes = stall.cpu_seconds >= HALF * stall.seconds
     advice = (
         "it computes; move it to a process pool, or bound it"
         if computes

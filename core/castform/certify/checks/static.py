@@ -26,10 +26,10 @@ FEW = 2
 async def check_static(context: CheckContext) -> list[Finding]:
     """Look at the class, the dataset and the source."""
     findings = [*_check_class(context.environment), *await _check_dataset(context)]
-    for examples in context.examples.values():
-        findings += _check_examples(examples)
+    of_examples = [f for examples in context.examples.values() for f in _check_examples(examples)]
+    findings += {finding.code: finding for finding in reversed(of_examples)}.values()
     findings += await _check_pickling(context)
-    return [*dict.fromkeys(findings), *check_source(context.environment)]
+    return [*findings, *check_source(context.environment)]
 
 
 def check_source(environment: Environment[Any, Any]) -> list[Finding]:

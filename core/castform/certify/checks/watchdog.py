@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import FrameType
 
 BEAT_SECONDS = 0.01
@@ -19,8 +20,9 @@ class Stall:
     """A time in which the loop answered nothing."""
 
     seconds: float
+    """Without the time that the thread was ready and got no processor, where the system tells."""
     cpu_seconds: float
-    """What of it the loop's thread spent computing; the rest it slept, waited, or got no processor."""
+    """What of it the loop's thread spent computing; the rest it slept or waited."""
     place: Place
 
 
@@ -54,6 +56,7 @@ def watch_loop(limit_seconds: float, find_place: Callable[[FrameType], Place | N
     try:
         yield watcher.watch
     finally:
+        watcher.answer()  # a stall that lasts until here ends here
         watcher.ended.set()
         thread.join()
 
@@ -69,19 +72,26 @@ class _Watcher:
         self.limit_seconds = limit_seconds
         self.find_place = find_place
         self.ident = threading.get_ident()
+        self.native_id = threading.get_native_id()
         self.ended = threading.Event()
         self.answered = threading.Event()
-        self.answer = (time.perf_counter(), time.thread_time())
+        self.last = (time.perf_counter(), time.thread_time())
         """When the loop last answered, and its thread's processor time then."""
         self.watch = LoopWatch()
 
+    def answer(self) -> None:
+        """Give a sign of life; runs on the loop."""
+        self.last = (time.perf_counter(), time.thread_time())
+        self.answered.set()
+
     def run(self) -> None:
         while not self.ended.wait(BEAT_SECONDS):
-            before = self.answer
+            _, computed = self.last
+            starved = self._starved_seconds()
             asked = time.perf_counter()
             self.answered.clear()
             try:
-                self.loop.call_soon_threadsafe(self._answer)
+                self.loop.call_soon_threadsafe(self.answer)
             except RuntimeError:  # the loop was closed under the watch
                 return
             place = None
@@ -89,15 +99,20 @@ class _Watcher:
                 # Code that keeps the interpreter to itself is first seen when it lets go.
                 if time.perf_counter() - asked >= self.limit_seconds / 2:
                     place = self._look() or place
-            late = self.answer[0] - asked
-            if late >= self.limit_seconds and place is not None:
-                computed = self.answer[1] - before[1]
-                self.watch.stalls.append(Stall(seconds=late, cpu_seconds=computed, place=place))
-
-    def _answer(self) -> None:
-        self.answer = (time.perf_counter(), time.thread_time())
-        self.answered.set()
+            seconds = self.last[0] - asked - (self._starved_seconds() - starved)
+            if seconds >= self.limit_seconds and place is not None:
+                self.watch.stalls.append(
+                    Stall(seconds=seconds, cpu_seconds=self.last[1] - computed, place=place)
+                )
 
     def _look(self) -> Place | None:
         frame = sys._current_frames().get(self.ident)
         return None if frame is None else self.find_place(frame)
+
+    def _starved_seconds(self) -> float:
+        """Return how long the loop's thread has waited for a processor so far; 0 where that is not told."""
+        try:
+            fields = Path(f"/proc/self/task/{self.native_id}/schedstat").read_text().split()
+            return int(fields[1]) / 1e9
+        except (OSError, ValueError, IndexError):
+            return 0.0
