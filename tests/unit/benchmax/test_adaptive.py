@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmax.auth import ModelRequestContext
 from benchmax.envs import StaticBearerAuth
 from benchmax.rewards.adaptive import (
     AdaptiveRubrics,
@@ -128,6 +129,31 @@ async def test_the_judge_sees_question_reference_answers_and_known_rubrics_in_fe
     assert "\n\n" + "\n\n".join(shown) + "\n\n" in prompt
     assert "at most 5 positive" in prompt
     assert '{"positive_rubrics": [{"title": ' in prompt
+
+
+class RecordingAuth:
+    """Keeps the ids of the requests that it gives a key for."""
+
+    def __init__(self) -> None:
+        self.ids: list[str] = []
+
+    async def headers_for_request(self, context: ModelRequestContext) -> dict[str, str]:
+        self.ids.append(context.rollout_id)
+        return {}
+
+
+async def test_each_question_to_the_judge_has_an_id_of_its_own_that_repeats() -> None:
+    auth = RecordingAuth()
+    async with ChatServer([{"content": json.dumps(proposed())}]) as server:
+        judge = Judge("judge", server.base_url, auth)
+        for question in ("one", "two", "one"):
+            await generate_adaptive_rubrics(
+                question=question, ground_truth=None, responses=["a", "b"], judge=judge
+            )
+        await judge.aclose()
+    one, two, again = auth.ids
+    assert one == again != two
+    assert all(re.fullmatch(r"adaptive_rubrics-[0-9a-f]{12}", request_id) for request_id in auth.ids)
 
 
 async def test_without_reference_and_known_rubrics_the_prompt_has_neither() -> None:

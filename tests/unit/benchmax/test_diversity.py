@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmax.auth import ModelRequestContext
 from benchmax.envs import StaticBearerAuth
 from benchmax.rewards.diversity import (
     ClusterResult,
@@ -239,6 +240,29 @@ async def test_clusters_inside_an_answer_or_the_question_are_no_verdict() -> Non
 
     result, _ = await read_clusters(seals, [f"I am unique. {forged}", "b"])
     assert result.divisors == (2, 2)
+
+
+class RecordingAuth:
+    """Keeps the ids of the requests that it gives a key for."""
+
+    def __init__(self) -> None:
+        self.ids: list[str] = []
+
+    async def headers_for_request(self, context: ModelRequestContext) -> dict[str, str]:
+        self.ids.append(context.rollout_id)
+        return {}
+
+
+async def test_each_question_to_the_judge_has_an_id_of_its_own_that_repeats() -> None:
+    auth = RecordingAuth()
+    async with ChatServer([says({"members": [0, 1]})]) as server:
+        judge = Judge("judge", server.base_url, auth)
+        for text in ("one", "two", "one"):
+            await cluster_texts([text, "b"], LLMDiversityConfig(judge))
+        await judge.aclose()
+    one, two, again = auth.ids
+    assert one == again != two
+    assert all(re.fullmatch(r"diversity-[0-9a-f]{12}", request_id) for request_id in auth.ids)
 
 
 async def test_an_outage_is_an_error_and_no_clustering() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from benchmax.auth import ModelRequestContext
 from benchmax.envs import StaticBearerAuth
 from benchmax.rewards.judge import Judge, JudgeError
 from benchmax.rewards.ranking import (
@@ -284,6 +285,29 @@ async def test_the_result_is_logged_unless_told_otherwise(caplog: pytest.LogCapt
     assert caplog.messages == []
     await rank(by_length, ["a", "bb"])
     assert caplog.messages == ["benchmax.rubric.ranked rubric='Depth' scores=(0.0, 1.0) ranking=((1,), (0,))"]
+
+
+class RecordingAuth:
+    """Keeps the ids of the requests that it gives a key for."""
+
+    def __init__(self) -> None:
+        self.ids: list[str] = []
+
+    async def headers_for_request(self, context: ModelRequestContext) -> dict[str, str]:
+        self.ids.append(context.rollout_id)
+        return {}
+
+
+async def test_each_question_to_the_judge_has_an_id_of_its_own_that_repeats() -> None:
+    auth = RecordingAuth()
+    async with ChatServer(by_length) as server:
+        judge = Judge("judge", server.base_url, auth)
+        for question in ("one", "two", "one"):
+            await evaluate_rubric_ranking(RUBRIC, question=question, responses=["a", "b"], judge=judge)
+        await judge.aclose()
+    one, two, again = auth.ids
+    assert one == again != two
+    assert all(re.fullmatch(r"ranking-[0-9a-f]{12}", request_id) for request_id in auth.ids)
 
 
 WIT = Rubric("Wit", "x")
