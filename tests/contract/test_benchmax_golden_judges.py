@@ -125,7 +125,7 @@ async def test_judged_siblings_are_scored() -> None:
         (ErrorReply(status=429, message="slow down"), "HTTP 429: slow down (given up after 4 requests)"),
         (
             ErrorReply(status=429, message="slow down", headers={"Retry-After": "60"}),
-            "HTTP 429: slow down (given up after 1 request)",
+            "HTTP 429: slow down (given up after 1 request: another comes too late)",
         ),
         (RawReply(body=b"x" * 5_000_000), "the reply (HTTP 200) has more than 1,048,576 bytes"),
         (RawReply(body=b"x"), "the reply is no chat completion: x"),

@@ -218,7 +218,7 @@ async def test_a_server_that_asks_for_more_time_than_there_is_is_given_up_at_onc
     for wait in ("59", "3600"):
         busy = ErrorReply(status=429, message="busy", headers={"Retry-After": wait})
         text, requests = await asked([busy], timeout=30.0)
-        assert text == "HTTP 429: busy (given up after 1 request)" and len(requests) == 1
+        assert text == "HTTP 429: busy (given up after 1 request: another comes too late)" and len(requests) == 1
 
 
 async def test_retry_after_is_honoured():

@@ -83,7 +83,7 @@ async def _within_patience(
                     return await ask(again)
                 except AuthRefusedError as error:
                     failure, refusals = error, refusals + 1
-                    delay = judge.retry_seconds * refusals if refusals < judge.auth_attempts else None
+                    delay: float | None = judge.retry_seconds * refusals
                 except PassingError as error:
                     failure = error
                     delay = retry_delay(
@@ -96,8 +96,13 @@ async def _within_patience(
                 except NoVerdictError as error:
                     failure, again, delay = error, True, 0.0
                     retries += 1
-                if retries > judge.max_retries or delay is None or _too_late(clock, delay):
-                    raise _given_up(failure, retries + refusals)
+                tries = "1 request" if retries + refusals == 1 else f"{retries + refusals} requests"
+                if retries > judge.max_retries or refusals >= judge.auth_attempts:
+                    raise JudgeError(f"{failure} (given up after {tries})") from failure
+                if delay is None or _too_late(clock, delay):
+                    raise JudgeError(
+                        f"{failure} (given up after {tries}: another comes too late)"
+                    ) from failure
                 logger.warning("%s; asking again in %.1f seconds (%s)", failure, delay, request_id)
                 await asyncio.sleep(delay)
     except TimeoutError as error:
@@ -110,13 +115,6 @@ async def _within_patience(
 def _too_late(clock: asyncio.Timeout, delay: float) -> bool:
     end = clock.when()
     return end is not None and asyncio.get_running_loop().time() + delay >= end
-
-
-def _given_up(failure: Exception, requests: int) -> JudgeError:
-    tries = "1 request" if requests == 1 else f"{requests} requests"
-    error = JudgeError(f"{failure} (given up after {tries})")
-    error.__cause__ = failure
-    return error
 
 
 def _seal_for(prompt: str, request_id: str) -> str:
