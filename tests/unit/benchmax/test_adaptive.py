@@ -24,6 +24,7 @@ from benchmax.rewards.adaptive import (
 from benchmax.rewards.adaptive.generate import MAX_PER_REPLY, make_rubric_reader
 from benchmax.rewards.judge import Judge, JudgeError, fence
 from benchmax.rewards.rubric import Rubric
+from benchmax.rewards.scoring import score_group_rubrics
 from benchmax.testing import ChatServer, ErrorReply, ServedRequest
 from benchmax.testing.chat_server import Reply
 
@@ -222,6 +223,47 @@ def test_a_rubric_considered_again_counts_with_its_latest_scores() -> None:
     assert len(cache) == 0
 
 
+@pytest.mark.parametrize("scores", [[], [0.0]])
+def test_fewer_than_two_scores_change_nothing(scores: list[float]) -> None:
+    cache = RubricCache()
+    cache.consider("p", GOOD, [0, 1])
+    assert not cache.consider("p", GOOD, scores)
+    assert cache.get("p") == AdaptiveRubrics((GOOD,))
+
+
+async def test_a_rubric_that_all_answers_have_come_to_meet_makes_room() -> None:
+    cache = RubricCache(1)
+    cache.consider("q", Rubric("Cats", "c"), [0, 1])
+
+    async def score(script: Script, answers: Sequence[str]) -> dict[str, dict[str, float]]:
+        async with ChatServer(script) as server:
+            judge = Judge("judge", server.base_url, StaticBearerAuth("key"), max_retries=0)
+            ids = [str(number) for number in range(len(answers))]
+            rewards = await score_group_rubrics(
+                ids, answers, ground_truth=None, question="q", judge=judge, use_adaptive=True, cache=cache
+            )
+            await judge.aclose()
+        return rewards
+
+    nothing_new = judge_of_words(rubrics=proposed())
+    assert await score(nothing_new, ["cats one"]) == {"0": {"rubric_adaptive": 1.0}}
+    assert cache.get("q").all == (Rubric("Cats", "c"),)  # one answer cannot tell
+    assert await score(nothing_new, ["", "cats", "dogs"]) == {
+        "0": {"rubric_adaptive": 0.0},
+        "1": {"rubric_adaptive": 1.0},
+        "2": {"rubric_adaptive": 0.0},
+    }
+    assert cache.get("q").all == (Rubric("Cats", "c"),)
+    await score(nothing_new, ["", "cats one", "cats two"])  # the empty answer is not one that lacks cats
+    assert cache.get("q").all == ()
+    dogs = judge_of_words(rubrics=proposed(positive=[("Dogs", "d")]))
+    assert await score(dogs, ["cats", "cats dogs"]) == {
+        "0": {"rubric_adaptive": 0.0},
+        "1": {"rubric_adaptive": 1.0},
+    }
+    assert cache.get("q").all == (Rubric("Dogs", "d"),)
+
+
 def test_a_prompt_used_again_outlives_one_that_was_not() -> None:
     cache = RubricCache(max_prompts=2)
     for prompt in ("a", "b"):
@@ -278,7 +320,7 @@ def test_a_cache_never_outgrows_its_bounds(considered: list[tuple[str, str, Any,
     for prompt, title, polarity, scores in considered:
         rubric = Rubric(title, "x", polarity)
         kept = cache.consider(prompt, rubric, scores)
-        assert kept == (rubric in cache.get(prompt).all)
+        assert kept == (rubric in cache.get(prompt).all) or len(scores) < 2
         assert not kept or len(set(scores)) > 1
         assert len(cache) <= 2
         found = cache.get(prompt)

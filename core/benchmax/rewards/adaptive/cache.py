@@ -50,15 +50,18 @@ class RubricCache:
         )
 
     def consider(self, prompt: str, rubric: Rubric, scores: Sequence[float]) -> bool:
-        """Take the rubric in if it tells answers apart well enough, and return whether it is kept.
+        """Take the rubric in if it tells answers apart well enough, and return whether it was taken.
 
-        `scores` are its scores of the answers to one prompt. Fewer than two, or all
-        equal, teach nothing. The others are ranked by their standard deviation (of the
-        population), then by title. A rubric of the same reward key and polarity is
-        replaced: the latest scores count. ValueError: a score is not finite.
+        `scores` are its scores of the answers to one prompt. Rubrics are ranked by their
+        standard deviation (of the population), then by title. The latest scores count:
+        the rubric takes the place of one with its reward key and polarity, and when they
+        are all equal that one goes. Fewer than two say nothing and change nothing.
+        ValueError: a score is not finite.
         """
         if not all(math.isfinite(score) for score in scores):
             raise ValueError(f"rubric {rubric.title!r} has scores that are not finite: {list(scores)}")
+        if len(scores) < 2:
+            return False
         key, name = _digest(prompt), rubric_reward_key(rubric)
         kept = self._prompts.pop(key, {"positive": [], "negative": []})
         rivals = [one for one in kept[rubric.polarity] if rubric_reward_key(one.rubric) != name]

@@ -33,8 +33,8 @@ async def score_group_rubrics(
 
     `rubrics` earn what `score_rubrics` says. With `use_adaptive` rubrics are also found
     for this group, unlike the `existing_rubrics`, kept in `cache` from one call to the
-    next, and earn one reward together, `rubric_adaptive`: their mean, 0.0 when there are
-    none. ValueError: ids that are blank, repeated or not one for each completion; no
+    next for as long as they tell answers apart, and earn one reward together,
+    `rubric_adaptive`: their mean, 0.0 when there are none. ValueError: ids that are blank, repeated or not one for each completion; no
     rubric of either kind; two of one key, that of the adaptive ones included. JudgeError:
     a request failed; the others are cancelled and no rollout is scored.
     """
@@ -65,6 +65,10 @@ async def score_group_rubrics(
         )
         for rollout_id, response in zip(rollout_ids, responses, strict=True)
     )
+    if cache is not None:
+        answered = [row[len(keys) :] for row, response in zip(rewards, responses, strict=True) if response]
+        for rubric, scores in zip(adaptive, zip(*answered, strict=True), strict=False):
+            cache.consider(question, rubric, scores)  # what all answers have come to meet makes room
     scored = {
         rollout_id: dict(zip(keys, row, strict=False))
         for rollout_id, row in zip(rollout_ids, rewards, strict=True)
