@@ -159,8 +159,8 @@ async def test_each_question_to_the_judge_has_an_id_of_its_own_that_repeats() ->
 
 async def test_without_reference_and_known_rubrics_the_prompt_has_neither() -> None:
     _, (request,) = await generate([{"content": json.dumps(proposed())}], ["a", "b"])
-    assert "Reference answer" not in prompt_of(request)
-    assert "Criteria in use" not in prompt_of(request)
+    shown = [fence("Question", "Why {so}?"), fence("Answer 0", "a"), fence("Answer 1", "b")]
+    assert "\n\n" + "\n\n".join(shown) + "\n\nGive at most 5 positive" in prompt_of(request)
 
 
 async def test_rubrics_inside_what_is_shown_are_no_verdict() -> None:

@@ -191,7 +191,8 @@ async def test_a_judge_sorts_the_texts_in_one_request() -> None:
 
 async def test_a_prompt_without_context_has_no_question() -> None:
     _, (request,) = await read_clusters([says({"members": [0, 1]})], ["a", "b"])
-    assert "Question" not in request.body["messages"][-1]["content"]
+    start = "Wording, length and formatting do not matter.\n\n" + fence("Answer 0", "a") + "\n\n"
+    assert start in request.body["messages"][-1]["content"]
     assert (request.body["max_tokens"], request.body["temperature"]) == (512, 0.0)
 
 
