@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pwd
 import shutil
@@ -12,9 +13,14 @@ from pathlib import Path
 
 import pytest
 
+from castform.cli.main import main
 from castform.errors import MissingError
 from castform.rollouts import Rollout, RolloutGroup
 from castform.runs import RunStore
+from castform.scripted_endpoint import ScriptedEndpoint
+
+sys.path.insert(0, str(Path(__file__).parent))
+from test_eval_command import ENVIRONMENT, half_right
 
 PROGRAMS = shutil.which("initdb"), shutil.which("pg_ctl"), shutil.which("psql")
 pytestmark = pytest.mark.skipif(
@@ -106,6 +112,37 @@ def test_a_store_of_version_1_is_migrated_where_it_is(server, tmp_path, monkeypa
             kind="rescore", name="", config={}, environment={"id": "nul \x00"}, parent_id="old1"
         )
         assert (made.parent_id, store.get_pin(made.pin).pin) == ("old1", {"id": "nul \x00"})
+
+
+def test_an_evaluation_is_scored_again_and_saved(server, tmp_path, monkeypatch, capsys):
+    (tmp_path / "sums.py").write_text(ENVIRONMENT)
+    for name, value in (("CASTFORM_STORE_URL", server), ("CASTFORM_HOME", str(tmp_path / "home"))):
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(tmp_path)
+    endpoint = ScriptedEndpoint(half_right)
+    grant = endpoint.add_session("all")
+    monkeypatch.setenv("THE_KEY", grant.api_key)
+    words = ["--base-url", grant.base_url, "--api-key-env", "THE_KEY", "--examples", "3", "--samples", "2"]
+    try:
+        assert main(["eval", "sums.py", "-m", "scripted", *words, "--json"]) == 0
+    finally:
+        endpoint.close()
+    run_id = json.loads(capsys.readouterr().out)["run_id"]
+    (tmp_path / "sums.py").write_text(ENVIRONMENT.replace("0.5 + self.bonus", "1.5 + self.bonus"))
+    assert main(["rescore", run_id, "--save", "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert data["counts"]["changed"] == 6
+    assert data["components"][0]["difference"] == 1.0
+    assert data["environment_changes"] == ["files: changed sums.py"]
+    with RunStore.open(tmp_path) as store:
+        saved = store.get_run(data["saved_run_id"])
+        assert (saved.kind, saved.parent_id, saved.status) == ("rescore", run_id, "finished")
+        before, after = (
+            {r.rollout_id: r.rewards["format"] for r in store.list_rollouts(run)}
+            for run in (run_id, saved.run_id)
+        )
+    assert set(before.values()) == {0.5}
+    assert after == dict.fromkeys(before, 1.5)
 
 
 def test_two_processes_make_the_tables_and_write_at_once(server, tmp_path, monkeypatch):
