@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import pytest
 
-from benchmax.envs import BaseEnv, Dataset, RolloutFailure
+from benchmax.envs import BaseEnv, Dataset, Example, RolloutFailure, RolloutRequest, StaticBearerAuth
 from benchmax.envs.base.dataset_path import resolve_dataset_path
 from benchmax.envs.base.reply import read_reply
 from benchmax.envs.base.tool_box import ToolBox
@@ -18,7 +18,7 @@ from benchmax.envs.tool_results import tool_content
 from benchmax.envs.tool_schema import make_parameters, value_schema
 from benchmax.envs.tools import FunctionTool, bind_tools, call_function_tool
 from benchmax.envs.worker_thread import call_in_thread
-from benchmax.testing import function_call
+from benchmax.testing import ChatServer, function_call
 
 
 def reply_with(*calls: Any) -> dict[str, Any]:
@@ -250,3 +250,69 @@ def test_a_link_that_leads_out_of_the_folder_is_refused(tmp_path: Any) -> None:
     assert resolve_dataset_path(inside, "rows.jsonl") == inside.resolve() / "rows.jsonl"
     with pytest.raises(ValueError, match="must stay within base_dir"):
         resolve_dataset_path(inside, "link.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({}, "the reply has no choices"),
+        ({"choices": {}}, "the reply has no choices"),
+        ({"choices": []}, "the reply has no choices"),
+        ({"choices": ["hi"]}, "the reply has no message"),
+        ({"choices": [{"text": "hi"}]}, "the reply has no message"),
+    ],
+)
+def test_a_reply_without_a_message_is_model_error(body: dict[str, Any], message: str) -> None:
+    with pytest.raises(RolloutFailure) as raised:
+        read_reply(body, turn=0)
+    assert (raised.value.termination_reason, str(raised.value)) == ("model_error", message)
+
+
+@pytest.mark.parametrize("odd", [5, " ", "", None])
+def test_a_finish_reason_that_is_no_word_is_none(odd: Any) -> None:
+    body = {"choices": [{"message": {"content": "hi"}, "finish_reason": odd}]}
+    assert read_reply(body, turn=0).finish_reason is None
+
+
+class Budget(Tools):
+    max_turns = 5
+    max_tool_calls = 2
+
+    async def list_tools(self) -> Any:
+        return [BARE]
+
+    async def compute_reward(self, rollout: Any) -> dict[str, float]:
+        return {"answers": float(sum(message["role"] == "tool" for message in rollout.messages))}
+
+
+async def run_budget(*replies: Any) -> Any:
+    async with ChatServer(list(replies)) as server:
+        example = Example("e", {"prompt_messages": [{"role": "user", "content": "q"}]})
+        env = Budget()
+        request = RolloutRequest("r", example, "m", server.base_url, StaticBearerAuth("k"))
+        outcome = (await env.run_group([request]))["r"]
+        await env.aclose()
+    return outcome
+
+
+async def test_the_tool_budget_counts_the_calls_of_all_turns_and_may_be_spent_to_the_last() -> None:
+    one = {"tool_calls": [function_call("a", "bare")]}
+    two = {"tool_calls": [function_call("a", "bare"), function_call("b", "bare")]}
+    spent = await run_budget(one, one, {"content": "done"})
+    assert (spent.termination_reason, spent.rewards) == ("finished", {"answers": 2.0})
+    at_once = await run_budget(two, {"content": "done"})
+    assert (at_once.termination_reason, at_once.rewards) == ("finished", {"answers": 2.0})
+    over = await run_budget(one, one, one)
+    assert (over.termination_reason, over.rewards) == ("tool_budget_exceeded", {"answers": 2.0})
+
+
+async def test_a_reply_without_calls_and_finish_reason_says_so() -> None:
+    outcome = await run_budget({"content": "hi", "finish_reason": None})
+    assert outcome.termination_reason == "model_error"
+    assert outcome.error == "the reply has neither tool calls nor a finish reason"
+
+
+def test_what_is_no_function_is_no_tool() -> None:
+    with pytest.raises(TypeError) as raised:
+        bind_tools([WEATHER], object())  # type: ignore[list-item]
+    assert str(raised.value) == "tools holds functions, not dict; list_tools gives other definitions"
