@@ -14,7 +14,7 @@ import struct
 from dataclasses import dataclass, field
 
 from benchmax.bundle.errors import BundlingError
-from benchmax.bundle.pickle_graph import Node, called, parse_pickle, text_of, walk
+from benchmax.bundle.pickle_graph import Node, called, count_uses, parse_pickle, text_of, walk
 
 _TRACKER_ARGUMENT = {
     ("cloudpickle.cloudpickle", "_make_skeleton_class"): 4,
@@ -43,6 +43,8 @@ def canonical_pickle(data: bytes) -> CanonicalPickle:
     """Return the canonical form of a pickle. BundlingError when it cannot be read."""
     root = parse_pickle(data)
     trackers = _detach_trackers(root)
+    count_uses(root)
+    root.uses += 1  # by whoever loads it
     content = _Writer(trackers=set(trackers), prefix="0" * 32).write(root)
     prefix = hashlib.sha256(content).hexdigest()[:32]
     writer = _Writer(trackers=set(trackers), prefix=prefix)
@@ -156,7 +158,7 @@ class _Writer:
         return sorted(nodes, key=key)
 
     def memoize(self, node: Node) -> None:
-        if node.uses:
+        if node.uses > 1:
             self.memo[id(node)] = len(self.memo)
             self.out += b"\x94"
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import importlib
 import io
-import sys
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+from packaging.utils import canonicalize_name
 
 from benchmax.bundle.arguments import EnvironmentClass
 from benchmax.bundle.canonical_pickle import CanonicalPickle, canonical_pickle
@@ -141,17 +142,19 @@ def _warn_of_the_rest(wanted: Capture, pickler: CodePickler, referenced: Sequenc
 
 
 def _undeclared(wanted: Capture, tops: Iterable[str]) -> list[str]:
+    """Return the installed packages among `tops` that come neither with benchmax nor by a declaration."""
+    installed = [top for top in sorted(tops) if wanted.sources.origin_of(top) == "installed"]
+    if not installed:
+        return []
     from benchmax.bundle.runtime import runtime_distributions
 
     provided = runtime_distributions()
-    found = []
-    for top in sorted(tops):
-        if wanted.sources.origin_of(top) != "installed" or top not in sys.modules:
-            continue
-        owners = {owner.lower().replace("_", "-") for owner in distributions_of(top)}
-        if not owners & provided and not wanted.sources.is_declared(top, Path()):
-            found.append(top)
-    return found
+    return [
+        top
+        for top in installed
+        if not {canonicalize_name(owner) for owner in distributions_of(top)} & provided
+        and not wanted.sources.is_declared(top, Path())
+    ]
 
 
 def _warn(message: str) -> None:

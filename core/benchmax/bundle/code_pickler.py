@@ -45,7 +45,7 @@ class CodePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has
             self.functions.append(obj)
             self._clean_function(reduced)
         else:
-            _clean_class(reduced)
+            _clean_class(obj, reduced)
         return reduced
 
     def _reduce_module(self, module: ModuleType) -> Any:
@@ -94,9 +94,11 @@ class _FileName:
         return bundled_file_name, (self._relative,)
 
 
-def _clean_class(reduced: tuple[Any, ...]) -> None:
+def _clean_class(cls: type, reduced: tuple[Any, ...]) -> None:
     """Bring what Python keeps in sets about a class into an order."""
     content = reduced[2][0]
+    if "__dataclass_fields__" in content and str(content.get("__doc__")).startswith(f"{cls.__name__}("):
+        del content["__doc__"]  # made of the reprs of the defaults, sets and addresses among them
     if registered := content.get("_abc_impl"):
         registered.sort(key=lambda cls: (cls.__module__, cls.__qualname__))
     if isinstance(names := content.get("__static_attributes__"), tuple):

@@ -20,6 +20,26 @@ Kind = Literal[
 Change = tuple[Literal["append", "setitems", "additems", "build", "effect"], "list[Node]"]
 """What happens to an object once it is made. `effect`: something is called and its result dropped."""
 
+OLDEST_PROTOCOL = 3
+"""Older ones name things as Python 2 does."""
+_FRAMING = ("PROTO", "FRAME", "STOP")
+_PLAIN = frozenset(
+    [
+        "BININT",
+        "BININT1",
+        "BININT2",
+        "LONG1",
+        "LONG4",
+        "BINFLOAT",
+        "SHORT_BINUNICODE",
+        "BINUNICODE",
+        "BINUNICODE8",
+        "SHORT_BINBYTES",
+        "BINBYTES",
+        "BINBYTES8",
+    ]
+)
+"""Opcodes whose argument is the value itself."""
 _IMMUTABLE = ("atom", "global", "tuple", "frozenset")
 
 
@@ -34,7 +54,7 @@ class Node:
     """What it is made from: items, or module and name, or callable and arguments."""
     changes: list[Change] = field(default_factory=list)
     uses: int = 0
-    """How often it is used again."""
+    """How often other nodes refer to it; see `count_uses`."""
     is_shared: bool = False
     """Immutable through and through."""
 
@@ -67,6 +87,17 @@ def walk(root: Node) -> Iterator[Node]:
         for _, nodes in node.changes:
             following += nodes
         waiting += reversed(following)
+
+
+def count_uses(root: Node) -> None:
+    """Set `uses` of every node. It follows from the content alone, not from how the pickle was written."""
+    nodes = list(walk(root))
+    for node in nodes:
+        node.uses = 0
+    for node in nodes:
+        for used in (node.parts, *(changed for _, changed in node.changes)):
+            for other in used:
+                other.uses += 1
 
 
 def text_of(node: Node) -> str | None:
@@ -120,26 +151,20 @@ class _Reader:
             "POP": lambda _: self.drop(),
             "POP_MARK": lambda _: self.drop_to_mark(),
             "MEMOIZE": lambda _: self.memo.__setitem__(len(self.memo), self.top()),
-            "PUT": lambda value: self.memo.__setitem__(int(str(value)), self.top()),
-            "GET": lambda value: self.push_again(self.memo[int(str(value))]),
         }
-        for long_form in ("BINPUT", "LONG_BINPUT"):
-            self.steps[long_form] = self.steps["PUT"]
-        for long_form in ("BINGET", "LONG_BINGET"):
-            self.steps[long_form] = self.steps["GET"]
+        for name in ("BINPUT", "LONG_BINPUT"):
+            self.steps[name] = lambda value: self.memo.__setitem__(int(str(value)), self.top())
+        for name in ("BINGET", "LONG_BINGET"):
+            self.steps[name] = lambda value: self.stack.append(self.memo[int(str(value))])
 
     def read(self, data: bytes) -> Node:
         end = 0
         for opcode, value, position in pickletools.genops(data):
-            name = opcode.name
-            if name in self.steps:
-                self.steps[name](value)
-            elif isinstance(value, str | bytes | int | float) and name not in ("PROTO", "FRAME", "INST"):
-                if name in ("PERSID", "EXT1", "EXT2", "EXT4"):
-                    raise BundlingError(f"this pickle uses {name}, which bundles never do")
-                self.push_atom(value)
-            elif name not in ("PROTO", "FRAME", "STOP"):
-                raise BundlingError(f"this pickle uses {name}, which bundles never do")
+            if position == 0 and (
+                opcode.name != "PROTO" or not isinstance(value, int) or value < OLDEST_PROTOCOL
+            ):
+                raise BundlingError("this is not a pickle of protocol 3 or later")
+            self.step(opcode.name, value)
             end = (position or 0) + 1
         if end != len(data):
             raise BundlingError("bytes follow the end of the pickle")
@@ -147,6 +172,14 @@ class _Reader:
         if self.stack:
             raise BundlingError("the pickle leaves objects on its stack")
         return root
+
+    def step(self, name: str, value: object) -> None:
+        if name in self.steps:
+            self.steps[name](value)
+        elif name in _PLAIN:
+            self.push_atom(value)
+        elif name not in _FRAMING:
+            raise BundlingError(f"this pickle uses {name}, which bundles never do")
 
     def atom(self, value: object) -> Node:
         key = ("atom", type(value), repr(value) if isinstance(value, float) else value)
@@ -156,8 +189,6 @@ class _Reader:
         node = self.shared.get(key)
         if node is None:
             node = self.shared[key] = make()
-        else:
-            node.uses += 1
         return node
 
     def push_atom(self, value: object) -> None:
@@ -170,10 +201,6 @@ class _Reader:
         ids = [id(part) for part in parts]
         key = (kind, frozenset(ids) if kind == "frozenset" else tuple(ids))
         self.stack.append(self.share(key, lambda: Node(kind, parts=parts, is_shared=True)))
-
-    def push_again(self, node: Node) -> None:
-        node.uses += 1
-        self.stack.append(node)
 
     def top(self) -> Node:
         node = self.stack[-1]

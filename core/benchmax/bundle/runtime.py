@@ -9,16 +9,14 @@ from importlib import metadata
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from benchmax.bundle.sources import distributions_of
-
-_FALLBACK = "castform"
-"""The distribution that benchmax is part of, where its files do not tell (an editable installation)."""
+_OWNERS = ("castform", "benchmax")
+"""The distributions that benchmax may be part of."""
 
 
 @cache
 def runtime_distributions() -> frozenset[str]:
     """Return the normalised names of all distributions that come with benchmax, its own included."""
-    waiting = [(name, frozenset[str]()) for name in {*distributions_of("benchmax"), _FALLBACK}]
+    waiting = [(name, frozenset[str]()) for name in _OWNERS]
     seen: set[tuple[str, frozenset[str]]] = set()
     found: set[str] = set()
     while waiting:
