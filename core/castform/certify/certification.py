@@ -55,6 +55,8 @@ class Certification:
     id: str
     """As `castform env certify` takes it."""
     pin: EnvironmentPin
+    package: str = ""
+    """Top-level package of the code that made it; empty for a file."""
     options: CertifyOptions
     arguments: Mapping[str, Any] = field(default_factory=dict)
     """Arguments of the environment that were given."""
@@ -137,6 +139,7 @@ class Certification:
             "split": self.options.split,
             "examples": self.examples,
             "seed": self.options.seed,
+            "weights": dict(self.options.weights),
             "model": self.model,
             "seconds": self.seconds,
             "stage_seconds": dict(self.stage_seconds),

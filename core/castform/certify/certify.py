@@ -307,6 +307,9 @@ class _Certifier:
         return Certification(
             id=self._loaded.id,
             pin=pin,
+            package=self._loaded.spec.factory.partition(":")[0].partition(".")[0]
+            if self._loaded.spec
+            else "",
             options=self.options,
             arguments=self._arguments,
             examples=len(self._chosen),

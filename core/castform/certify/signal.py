@@ -8,6 +8,8 @@ from typing import Any
 
 from benchmax.envs import Environment, Example
 from castform.certify.certification import CertifyOptions
+from castform.certify.forecast import forecast_results
+from castform.certify.forecast_findings import judge_forecast
 from castform.endpoint import Endpoint
 from castform.eval_result import DEFAULT_PASS_AT, EvalResult
 from castform.evaluate import evaluate
@@ -50,5 +52,7 @@ async def forecast_with_model(
         on_group=on_group,
         record=record,
     )
+    forecast = forecast_results(result.examples, full_score=pass_at)
     found = judge_result(result, full_score=pass_at, max_context_tokens=options.max_context_tokens)
-    return result, None, [replace(finding, check="forecast") for finding in found]
+    findings = [*found, *judge_forecast(forecast)]
+    return result, forecast.as_dict(), [replace(finding, check="forecast") for finding in findings]

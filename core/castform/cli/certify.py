@@ -72,11 +72,14 @@ def run(args: argparse.Namespace) -> int:
     loaded = load_environment(config.environment.id, arguments)
     options = make_options(args, config, accepted)
     certification = settle(asyncio.run, _certify(args, config, loaded, arguments, options))
+    path = None if args.only is not None else _save(certification, args.output)
     if args.json:
-        print_json(certification.as_dict())
+        print_json({**certification.as_dict(), "certificate": None if path is None else str(path)})
     else:
         print_certification(certification)
         print_text(f"{certification.id}: {certification.describe()}")
+        if path is not None:
+            print_note(f"certificate: {path}")
     if args.only is not None:
         return EXIT_FAULT if certification.still_there else 0
     return 0 if certification.passed else EXIT_FAULT
@@ -107,6 +110,20 @@ def make_options(args: argparse.Namespace, config: RunConfig, accepted: dict[str
         max_context_tokens=config.sampling.max_context_tokens,
         **{name: value for name, value in given.items() if value is not None},
     )
+
+
+def _save(found: Certification, output: Path | None) -> Path:
+    """Write the certificate where listings look for it, and to `output`; return the first path."""
+    from datetime import UTC, datetime
+
+    from castform.certify.certificate import certificate_path, make_certificate, save_certificate
+
+    certificate = make_certificate(found, certified_at=datetime.now(UTC))
+    path = certificate_path(found)
+    for place in (path, output):
+        if place is not None:
+            save_certificate(certificate, place)
+    return path
 
 
 def parse_accepted(words: list[str]) -> dict[str, str]:

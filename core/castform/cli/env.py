@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 from castform.cli.output import print_clashes, print_json, print_note, print_table
+
+if TYPE_CHECKING:
+    from castform.certify.certificates import CertificateState
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -49,21 +54,32 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _list_plugins(*, as_json: bool) -> int:
-    """Read metadata only: no plugin is imported."""
+    """Read metadata and certificates only: no plugin is imported."""
+    from castform.certify.certificates import read_states, summarize_states
     from castform.plugins.catalog import allowed_names, find_clashes, is_core, list_installed, select_allowed
 
     entries = [e for e in select_allowed(list_installed(), allowed_names()) if not is_core(e)]
+    states = {entry.path + entry.name: read_states(entry) for entry in entries}
     if as_json:
         print_json(
             [
-                {"plugin": e.name, "summary": e.summary, "distribution": e.distribution, "version": e.version}
+                {
+                    "plugin": e.name,
+                    "summary": e.summary,
+                    "distribution": e.distribution,
+                    "version": e.version,
+                    "certificates": _plain_states(states[e.path + e.name]),
+                }
                 for e in entries
             ]
         )
     elif entries:
         print_table(
-            ["PLUGIN", "SUMMARY", "DISTRIBUTION", "VERSION"],
-            [[e.name, e.summary, e.distribution, e.version] for e in entries],
+            ["PLUGIN", "SUMMARY", "DISTRIBUTION", "VERSION", "CERTIFICATE"],
+            [
+                [e.name, e.summary, e.distribution, e.version, summarize_states(states[e.path + e.name])]
+                for e in entries
+            ],
         )
     else:
         print_note("no plugin is installed; they come with `pip install castform-env-<name>`")
@@ -72,11 +88,13 @@ def _list_plugins(*, as_json: bool) -> int:
 
 
 def _list_environments(id: str, *, as_json: bool) -> int:
+    from castform.certify.certificates import read_states
     from castform.plugins.loader import load_registry
     from castform.plugins.specs import EnvironmentSpec
 
     plugin = load_registry().load(id)
     specs = plugin.specs(EnvironmentSpec)
+    states = {state.environment: state for state in read_states(plugin.entry)}
     if as_json:
         print_json(
             [
@@ -85,17 +103,33 @@ def _list_environments(id: str, *, as_json: bool) -> int:
                     "summary": spec.summary,
                     "tags": list(spec.tags),
                     "requires": list(spec.requires),
+                    "certificate": next(iter(_plain_states(s for s in [states.get(name)] if s)), None),
                 }
                 for name, spec in specs.items()
             ]
         )
     elif specs:
         print_table(
-            ["ENVIRONMENT", "SUMMARY", "TAGS"],
-            [[f"{plugin.name}/{name}", spec.summary, " ".join(spec.tags)] for name, spec in specs.items()],
+            ["ENVIRONMENT", "SUMMARY", "TAGS", "CERTIFICATE"],
+            [
+                [f"{plugin.name}/{name}", spec.summary, " ".join(spec.tags), str(states.get(name, "none"))]
+                for name, spec in specs.items()
+            ],
         )
     else:
         print_note(
             f"plugin {plugin.name!r} has no environments; `castform plugins {plugin.name}` shows the rest"
         )
     return 0
+
+
+def _plain_states(states: Iterable[CertificateState]) -> list[dict[str, Any]]:
+    return [
+        {
+            "environment": state.environment,
+            "status": state.status,
+            "changes": list(state.changes),
+            "shipped": state.shipped,
+        }
+        for state in states
+    ]

@@ -32,7 +32,5 @@ PROBES: tuple[Probe, ...] = (
     *retractions.PROBES,
     *rewritings.PROBES,
 )
-BATTERY_VERSION = "1"
-"""Changes with the probes: certificates of another battery are not comparable."""
 
-__all__ = ["BATTERY_VERSION", "PROBES", "Crash", "Probe", "ProbeContext", "ProbeOutcome", "ProbeReport"]
+__all__ = ["PROBES", "Crash", "Probe", "ProbeContext", "ProbeOutcome", "ProbeReport"]

@@ -1,0 +1,156 @@
+"""Where certificates lie, and whether they still hold.
+
+A certificate pins what it is about: the distribution, its version, the hash over the package's
+files and the probes it was made with. When one of them changes it has expired. Reads files
+only: `castform env list` imports this, so it imports little, and no plugin at all.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from castform.home import castform_home
+from castform.plugins.names import normalize_name
+
+if TYPE_CHECKING:
+    from castform.plugins.catalog import CatalogEntry
+
+FORMAT = "castform-certificate-1"
+BATTERY_VERSION = "1"
+"""Changes with the probes and checks: a certificate of others says something else."""
+FOLDER = "certificates"
+"""Below CASTFORM_HOME, and in the package of an author who ships them."""
+SEPARATOR = "--"
+
+
+class CertificateState(NamedTuple):  # not a dataclass: those cost a tenth of the whole listing
+    """What a certificate says today."""
+
+    environment: str
+    """Its name in the plugin."""
+    status: str
+    """passed, failed, or expired."""
+    changes: tuple[str, ...] = ()
+    """Why it has expired."""
+    shipped: bool = False
+    """It came with the package."""
+
+    def __str__(self) -> str:
+        return f"expired: {', '.join(self.changes)}" if self.changes else self.status
+
+
+def certificates_folder() -> Path:
+    """Return the folder of certificates that were made here. It need not exist yet."""
+    return castform_home() / FOLDER
+
+
+def certificate_name(id: str, args_digest: str = "") -> str:
+    """Return the file name for `plugin/environment`; other arguments than the default have their own."""
+    plugin, _, environment = id.partition("/")
+    parts = [normalize_name(plugin), normalize_name(environment), *([args_digest] if args_digest else [])]
+    return f"{SEPARATOR.join(parts)}.json"
+
+
+def read_certificate(path: str | Path) -> dict[str, Any] | None:
+    """Return a certificate, or None where there is none or the file is something else."""
+    try:
+        data = json.loads(Path(path).read_bytes())
+    except (OSError, ValueError):
+        return None
+    return data if isinstance(data, dict) and data.get("format") == FORMAT else None
+
+
+def read_states(entry: CatalogEntry) -> list[CertificateState]:
+    """Return the certificates of a plugin, its environments made with their default arguments, by name.
+
+    One that was made here counts before one that the package ships, unless it has expired.
+    """
+    package = _package_folder(entry.module.partition(":")[0].partition(".")[0], entry.path)
+    found: dict[str, CertificateState] = {}
+    for shipped, path in [*_made_here(entry.name), *_shipped(package)]:
+        data = read_certificate(path)
+        if data is None or data.get("arguments"):
+            continue
+        name = str(data.get("environment_name", ""))
+        if name in found and not found[name].changes:
+            continue
+        changes = tuple(find_changes(data, entry, package))
+        status = "expired" if changes else "passed" if data.get("passed") is True else "failed"
+        if name not in found or not changes:
+            found[name] = CertificateState(name, status, changes, shipped)
+    return [found[name] for name in sorted(found)]
+
+
+def find_changes(
+    certificate: Mapping[str, Any], entry: CatalogEntry, package: str | None = None
+) -> Sequence[str]:
+    """Return what is no longer as it was certified, in a few words each; empty while it holds."""
+    pin = certificate.get("environment")
+    pin = pin if isinstance(pin, Mapping) else {}
+    changes = []
+    if normalize_name(str(pin.get("distribution"))) != normalize_name(entry.distribution):
+        changes.append(f"distribution {pin.get('distribution')} -> {entry.distribution}")
+    if pin.get("version") != entry.version:
+        changes.append(f"version {pin.get('version')} -> {entry.version}")
+    if not changes:  # a new version has new files, of course
+        name = str(certificate.get("package") or "")
+        folder = _package_folder(name, entry.path) if name else package
+        if folder is None or _hash(folder) != pin.get("content_sha256"):
+            changes.append("files")
+    if certificate.get("battery") != BATTERY_VERSION:
+        changes.append(f"probes {certificate.get('battery')} -> {BATTERY_VERSION}")
+    return changes
+
+
+def summarize_states(states: Iterable[CertificateState]) -> str:
+    """Return the certificates of a plugin as one cell."""
+    states = list(states)
+    if not states:
+        return "none"
+    if len(states) == 1:
+        return str(states[0])
+    counts = {kind: sum(state.status == kind for state in states) for kind in ("passed", "failed", "expired")}
+    return ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
+
+
+def _made_here(plugin: str) -> list[tuple[bool, str]]:
+    folder = str(certificates_folder())
+    prefix = f"{normalize_name(plugin)}{SEPARATOR}"
+    return [(False, path) for path in _json_files(folder) if path.startswith(f"{folder}/{prefix}")]
+
+
+def _shipped(package: str | None) -> list[tuple[bool, str]]:
+    return [] if package is None else [(True, path) for path in _json_files(f"{package}/{FOLDER}")]
+
+
+def _json_files(folder: str) -> list[str]:
+    try:
+        return [f"{folder}/{name}" for name in sorted(os.listdir(folder)) if name.endswith(".json")]  # noqa: PTH208
+    except OSError:
+        return []
+
+
+def _package_folder(name: str, metadata: str) -> str | None:
+    """Return where a top-level package lies, a single module's file included; nothing is imported."""
+    beside = f"{metadata.rpartition('/')[0]}/{name}"
+    if os.path.isfile(f"{beside}/__init__.py"):  # noqa: PTH113  (pathlib costs much of the listing)
+        return beside
+    from importlib.util import find_spec
+
+    try:
+        spec = find_spec(name)
+    except (ImportError, ValueError):
+        return None
+    if spec is None or spec.origin is None:
+        return None
+    return spec.origin.rpartition("/")[0] if spec.submodule_search_locations else spec.origin
+
+
+def _hash(path: str) -> str:
+    from castform.plugins.pins import hash_content
+
+    return hash_content(Path(path).resolve())
