@@ -30,9 +30,10 @@ class ErrorReply:
 
 @dataclass(frozen=True, kw_only=True)
 class RawReply:
-    """A 200 with exactly this body."""
+    """Exactly this body."""
 
     body: bytes
+    status: int = 200
 
 
 Reply = Scripted | ErrorReply | RawReply
@@ -93,7 +94,7 @@ class ChatServer:
         if inspect.isawaitable(reply):
             reply = await reply
         if isinstance(reply, RawReply):
-            return web.Response(body=reply.body, content_type="application/json")
+            return web.Response(body=reply.body, status=reply.status, content_type="application/json")
         if isinstance(reply, ErrorReply):
             error = {
                 "error": {

@@ -112,6 +112,15 @@ async def test_a_question_with_other_peoples_text_asks_for_a_seal():
     assert asked_for(server.requests[0])["max_tokens"] == 9
 
 
+async def test_text_that_is_not_unicode_can_be_asked_about():
+    async with ChatServer([ONE]) as server:
+        found = await ask_judge(
+            judge_of(server), fence("Answer", "\ud800"), request_id="\ud801", read=score, untrusted=["\ud800"]
+        )
+    assert found == (1.0, '{"score": 1}')
+    assert "| \ud800\n" in server.requests[0].body["messages"][0]["content"]
+
+
 # --- parameters that an endpoint does not have ----------------------------------------------
 
 
@@ -175,6 +184,22 @@ def BadRequest(body: Any) -> ErrorReply:
     return ErrorReply(status=400, message=body["error"]["message"], param=body["error"]["param"])
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"temperature: no \xff",
+        b'{"error": "temperature: no"}',
+        b'{"error": {"message": "temperature: no", "param": ["temperature"]}}',
+        b'{"error": {"message": "temperature: no", "param": "messages"}}',
+        b'{"detail": [{"loc": ["body", "temperature"]}]}',
+        b'["temperature"]',
+    ],
+)
+async def test_a_refusal_is_understood_in_any_form(body):
+    found, requests = await asked([RawReply(body=body, status=400), ONE])
+    assert found == {"score": 1} and asked_for(requests[1]) == {}
+
+
 async def test_a_refusal_that_does_not_help_is_not_remembered():
     def answer(request: ServedRequest) -> Reply:
         return ErrorReply(status=400, message="too long: lower max_tokens or max_completion_tokens")
@@ -218,7 +243,9 @@ async def test_a_server_that_asks_for_more_time_than_there_is_is_given_up_at_onc
     for wait in ("59", "3600"):
         busy = ErrorReply(status=429, message="busy", headers={"Retry-After": wait})
         text, requests = await asked([busy], timeout=30.0)
-        assert text == "HTTP 429: busy (given up after 1 request: another comes too late)" and len(requests) == 1
+        assert (
+            text == "HTTP 429: busy (given up after 1 request: another comes too late)" and len(requests) == 1
+        )
 
 
 async def test_retry_after_is_honoured():
