@@ -47,6 +47,7 @@ def make_report(
     pass_at: float,
     skipped: Sequence[str] = (),
     groups: Sequence[RolloutGroup] = (),
+    probe_of: Mapping[str, str] | None = None,
 ) -> ProbeReport:
     """Sum up what was played."""
     empties = {row.example_id: row.played["empty"].score for row in rows if "empty" in row.played}
@@ -85,6 +86,7 @@ def make_report(
         inapplicable=tuple(probe.name for probe in probes if probe.name not in outcomes),
         skipped=tuple(skipped),
         groups=tuple(groups),
+        probe_of=dict(probe_of or {}),
     )
 
 

@@ -77,6 +77,7 @@ async def run_probes(
         pass_at=pass_at,
         skipped=skipped,
         groups=stage.groups,
+        probe_of=stage.probe_of,
     )
 
 
@@ -139,6 +140,7 @@ class _Stage:
         deadline: float | None,
     ) -> None:
         self.groups: list[RolloutGroup] = []
+        self.probe_of: dict[str, str] = {}
         self._playback = playback
         self._environment = environment
         self._examples = examples
@@ -168,6 +170,9 @@ class _Stage:
             timeout_seconds=timeout,
         )
         self.groups.append(group)
+        self.probe_of |= {
+            rollout.rollout_id: name for rollout, name in zip(group.rollouts, scripts, strict=True)
+        }
         return dict(zip(scripts, group.rollouts, strict=True))
 
     async def play_apart(
@@ -191,6 +196,7 @@ class _Stage:
         scripts = {r.name: gold_script(golds[known.id], r) for r in RENDERINGS}
         tried = await self.play(known, scripts, "rendering")
         self.groups.clear()
+        self.probe_of.clear()
         return max(RENDERINGS, key=lambda rendering: _worth(tried[rendering.name]))
 
 

@@ -18,6 +18,7 @@ from typing import Any
 from benchmax.envs import Environment, Example
 from benchmax.envs.termination import describe_error
 from castform.certify.certification import Certification, CertifyOptions
+from castform.certify.checks.scripts import scores_groups
 from castform.certify.context import CheckContext
 from castform.certify.rates import measure_rates
 from castform.certify.signal import forecast_with_model
@@ -195,9 +196,7 @@ class _Certifier:
 
     async def probe(self) -> None:
         """Play the probes that are wanted."""
-        wanted = [probe for probe in PROBES if self.wants(probe.name)]
-        if self.options.only in (GOLD, DETERMINISM):
-            wanted = _needed_for(self.options.only)
+        wanted = _choose_probes(self.options.only, relative=scores_groups(self._environment))
         if not wanted:
             return
         if self._is_late("probes", "the probes were not played"):
@@ -356,6 +355,17 @@ class _Certifier:
         self._findings.append(Finding(level="unchecked", code=code, check=check, message=message))
 
 
-def _needed_for(only: str) -> list[Probe]:
-    """Return the probes that are played beside the right answer: an empty one says what pay is worth."""
-    return [p for p in PROBES if p.name == "empty" or (only == DETERMINISM and p.max_examples is None)]
+def _choose_probes(only: str | None, *, relative: bool) -> Sequence[Probe]:
+    """Return the probes to play for what is looked at.
+
+    Beside the right answer alone an empty one says what pay is worth. Where siblings are judged
+    beside each other (`relative`), one probe is played among those that it was found among.
+    """
+    if only is None:
+        return PROBES
+    if only == GOLD:
+        return [probe for probe in PROBES if probe.name == "empty"]
+    together = [probe for probe in PROBES if probe.max_examples is None]
+    if only == DETERMINISM or (relative and only in {probe.name for probe in together}):
+        return together
+    return [probe for probe in PROBES if probe.name == only]

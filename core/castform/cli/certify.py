@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from castform.cli.model_choice import add_model_arguments, check_model_arguments, open_model, read_config
-from castform.cli.output import print_json, print_note, print_table, print_text
+from castform.cli.output import print_fields, print_json, print_note, print_table, print_text
 from castform.errors import UsageError
 
 if TYPE_CHECKING:
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from castform.plugins import LoadedEnvironment
 
 EXIT_FAULT = 1
+MOST_CHARACTERS = 2000
+"""Of one message that is shown."""
 MOST_TIMEOUT_SECONDS = 30.0
 """Of one group of probes, which no model slows down."""
 
@@ -76,6 +78,8 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json({**certification.as_dict(), "certificate": None if path is None else str(path)})
     else:
+        if args.only is not None:
+            print_plays(certification)
         print_certification(certification)
         print_text(f"{certification.id}: {certification.describe()}")
         if path is not None:
@@ -171,6 +175,33 @@ async def _certify(
             return found
     finally:
         await loaded.environment.aclose()
+
+
+def print_plays(found: Certification) -> None:
+    """Write what was said, answered and paid: the right answer and the probe, where it was found or asked for."""
+    from castform.cli.transcript import print_messages
+
+    if found.probes is None:
+        return
+    shown = {found.options.example, *(finding.example_id for finding in found.findings)} - {None}
+    for group in found.probes.groups:
+        if group.example_id not in shown:
+            continue
+        for rollout in group.rollouts:
+            probe = found.probes.probe_of.get(rollout.rollout_id, "")
+            if probe not in ("gold", found.options.only):
+                continue
+            fields: dict[str, object] = {
+                "played": "the right answer" if probe == "gold" else probe,
+                "example": rollout.example_id,
+                "score": "not scored" if rollout.score is None else f"{rollout.score:g}",
+                **{f"  {name}": f"{value:g}" for name, value in rollout.rewards.items()},
+                "ended": rollout.termination_reason,
+                **({} if rollout.error is None else {"error": rollout.error}),
+            }
+            print_fields(fields)
+            print_messages(rollout.messages, most_characters=MOST_CHARACTERS)
+            print_text()
 
 
 def print_certification(found: Certification) -> None:

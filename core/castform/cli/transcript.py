@@ -40,10 +40,17 @@ def print_rollout(rollout: RolloutRecord, *, environment: str | None = None) -> 
         fields["environment"] = safe_line(environment)
     fields["length"] = f"{', '.join(tokens)}, {rollout.seconds:.2f} s"
     print_fields(fields)
-    for message in rollout.messages:
+    print_messages(rollout.messages)
+
+
+def print_messages(messages: Sequence[Mapping[str, Any]], *, most_characters: int | None = None) -> None:
+    """Write a conversation; a text longer than `most_characters` is cut, with its length."""
+    for message in messages:
         print_text()
         print_text(f"[{safe_line(str(message.get('role', '?')))}]")
         for line in _lines(message):
+            if most_characters is not None and len(line) > most_characters:
+                line = f"{line[:most_characters]}… ({len(line):,} characters)"
             print_text(line)
 
 

@@ -140,6 +140,8 @@ class ProbeReport:
     """Ids of examples for which no time was left."""
     groups: Sequence[RolloutGroup] = ()
     """What was played, for the record."""
+    probe_of: Mapping[str, str] = field(default_factory=dict)
+    """Rollout id to the probe that it played."""
 
     def outcome(self, name: str) -> ProbeOutcome | None:
         """Return the outcome of a probe, None when it did not apply."""
