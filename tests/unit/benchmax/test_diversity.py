@@ -115,7 +115,11 @@ async def test_fewer_than_two_texts_need_no_judge(config: Any) -> None:
         (lambda: NgramDiversityConfig(similarity_threshold=math.nan), ValueError, "similarity_threshold"),
         (lambda: NgramDiversityConfig(similarity_threshold=True), TypeError, "must be a number, not True"),
         (lambda: NgramDiversityConfig(similarity_threshold="1"), TypeError, "must be a number"),  # type: ignore[arg-type]
-        (lambda: LLMDiversityConfig(JUDGE, instructions=" "), ValueError, "instructions must be a non-empty"),
+        (
+            lambda: LLMDiversityConfig(JUDGE, instructions=" "),
+            ValueError,
+            "^instructions must be a non-empty string$",
+        ),
         (lambda: LLMDiversityConfig(JUDGE, instructions=7), ValueError, "instructions"),  # type: ignore[arg-type]
         (lambda: LLMDiversityConfig(JUDGE, max_tokens=0), ValueError, "max_tokens must be at least 1, not 0"),
         (lambda: LLMDiversityConfig(JUDGE, max_tokens=True), TypeError, "max_tokens must be an integer"),
@@ -312,6 +316,17 @@ async def test_rewards_scaled_by_a_judge_ask_it_with_the_context() -> None:
         await judge.aclose()
     assert scaled == [{"a": 0.5}, {"a": 0.25}]
     assert fence("Question", "the question") in server.requests[0].body["messages"][-1]["content"]
+
+
+async def test_without_context_no_question_is_shown() -> None:
+    async with ChatServer([says({"members": [0, 1]})]) as server:
+        config = LLMDiversityConfig(Judge("judge", server.base_url, StaticBearerAuth("key")))
+        await cluster_texts(["x", "y"], config)
+        await scale_by_diversity([{"a": 1.0}, {"a": 0.5}], ["x", "y"], config)
+        await config.judge.aclose()
+    prompts = [request.body["messages"][-1]["content"] for request in server.requests]
+    assert len(prompts) == 2
+    assert all("BEGIN Question" not in prompt for prompt in prompts)
 
 
 async def test_rewards_that_fit_no_texts_or_are_none_are_refused() -> None:

@@ -36,9 +36,8 @@ def character_ngrams(text: str, n: int) -> frozenset[str]:
     A text shorter than n is one gram by itself; an empty one has none.
     """
     plain = " ".join(text.casefold().split())
-    if len(plain) <= n:
-        return frozenset({plain} - {""})
-    return frozenset(plain[start : start + n] for start in range(len(plain) - n + 1))
+    starts = range(max(len(plain) - n + 1, 1))
+    return frozenset(plain[start : start + n] for start in starts) - {""}
 
 
 def jaccard(one: frozenset[str], other: frozenset[str]) -> float:
