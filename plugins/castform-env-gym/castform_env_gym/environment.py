@@ -1,0 +1,94 @@
+"""A dataset of reasoning-gym as an environment: its questions, and its own scorer for the answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from benchmax.envs import BaseEnv, BaseRollout, Dataset, DatasetSplit, Example, RewardMap
+from benchmax.envs.dataset import validate_max_examples
+from benchmax.rewards import extract_completion_text
+from benchmax.rewards.answers import read_tagged_answer
+from castform_env_gym.config import GymConfig
+from castform_env_gym.draws import Draws, Entry
+from castform_env_gym.entries import pack, unpack
+
+IN_TAGS = (
+    "Answer the question. Put the final answer, and nothing else, between <answer> and </answer>, "
+    "in the form that the question asks for."
+)
+AS_TEXT = "Answer the question. Reply with the answer alone, in the form that the question asks for."
+
+
+class Gym(BaseEnv):
+    """One question, one reply, one reward: what the dataset's `score_answer` says of the answer.
+
+    What the scorer raises is a `reward_error`, as in any environment. ValueError for options
+    that the dataset does not take.
+    """
+
+    max_turns = 1
+
+    def __init__(self, dataset: str, config: GymConfig) -> None:
+        super().__init__()
+        self.dataset = dataset
+        self.config = config
+        self._scorer = self._make_dataset(0, 1)
+        self._draws: Draws | None = None
+
+    async def create_dataset(
+        self, split: DatasetSplit, base_dir: Path, *, max_examples: int | None = None
+    ) -> Dataset[Mapping[str, Any]]:
+        validate_max_examples(max_examples)
+        size = self.config.train_examples if split == "train" else self.config.eval_examples
+        if self._draws is None:
+            self._draws = Draws(self._make_dataset, seed=self.config.seed)
+        entries = self._draws.take(split, size if max_examples is None else min(size, max_examples))
+        return Dataset([self._make_example(id, entry) for id, entry in entries.items()])
+
+    async def compute_reward(self, rollout: BaseRollout) -> RewardMap:
+        answer: str | None = extract_completion_text(rollout.messages)
+        if self.config.answer == "tags":
+            answer = read_tagged_answer(answer or "")
+        if answer is None:
+            return {"correct": 0.0}
+        return {"correct": self._scorer.score_answer(answer, unpack(rollout.example_args["entry"]))}
+
+    def gold(self, example: Example[Mapping[str, Any]]) -> str | None:
+        """Return the right answer without its tags; None where the dataset gives none."""
+        answer: str | None = example.payload["entry"]["answer"]
+        return answer
+
+    def _make_example(self, id: str, entry: Entry) -> Example[Mapping[str, Any]]:
+        system = IN_TAGS if self.config.answer == "tags" else AS_TEXT
+        return Example(
+            id=id,
+            payload={
+                "prompt_messages": [
+                    {"role": "system", "content": system},
+                    {"role": "user", "content": entry["question"]},
+                ],
+                "entry": pack(entry),
+                "source": _source(),
+            },
+        )
+
+    def _make_dataset(self, seed: int, size: int) -> Any:  # reasoning-gym is not typed
+        import reasoning_gym
+
+        try:
+            return reasoning_gym.create_dataset(self.dataset, seed=seed, size=size, **self.config.options)
+        except (AssertionError, TypeError, ValueError) as error:
+            if not self.config.options:
+                raise
+            raise ValueError(
+                f"{self.dataset} of {_source()} does not take the options {self.config.options}: {error}"
+            ) from error
+
+
+def _source() -> str:
+    """Return the package and version that made an entry and scores it: another one scores otherwise."""
+    from importlib.metadata import version
+
+    return f"reasoning-gym {version('reasoning-gym')}"
