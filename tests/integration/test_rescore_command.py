@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from castform.call_log import read_calls
 from castform.cli.main import main
 from castform.runs import RunStore
 from castform.scripted_endpoint import ScriptedEndpoint
@@ -73,6 +74,25 @@ def test_an_unchanged_environment_scores_the_same(place, run_id):
     data = rescore(place, run_id)
     assert data["rescored_by"] == data["scored_by"][0]
     assert (data["changed"], data["environment_changes"], data["saved_run_id"]) == ([], [], None)
+
+
+def test_the_calls_to_a_server_are_kept(place, run_id):
+    log = place / "home" / "runs" / run_id / "calls" / "gateway.jsonl"
+    calls = list(read_calls(log))
+    _, out, _ = castform(place, "runs", "rollouts", run_id, "--json")
+    assert sorted(call.session_id for call in calls) == sorted(
+        row["rollout_id"] for row in json.loads(out)["rollouts"]
+    )
+    assert {call.finish_reason for call in calls} == {"stop"}
+
+
+def test_settings_of_a_newer_castform_are_one_clear_error(place, run_id, monkeypatch, capsys):
+    monkeypatch.setenv("CASTFORM_HOME", str(place / "home"))
+    monkeypatch.delenv("CASTFORM_STORE_URL", raising=False)
+    with RunStore.open(place / "home") as store:
+        store.set_config(run_id, {"run": {"telepathy": True}})
+    assert main(["rescore", run_id]) == 2
+    assert "are not those of this castform" in capsys.readouterr().err
 
 
 def test_a_changed_reward_shows_its_exact_differences(place, run_id):

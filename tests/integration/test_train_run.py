@@ -250,7 +250,7 @@ def test_a_changed_environment_is_not_resumed(tmp_path, model, store):
         "  train dataset: 12 examples then, 13 now; new from 'train 12' on",
     ]
     assert f"castform rescore {result.run_id}" in caught.value.hint
-    assert "put the old files back" in caught.value.hint
+    assert "put it back as it was" in caught.value.hint
     assert store.get_run(result.run_id) == before
     environment.write_text(ENVIRONMENT)
     with pytest.raises(UsageError, match="has finished its 1 steps"):

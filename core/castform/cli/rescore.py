@@ -12,7 +12,7 @@ from castform.cli.rescore_tables import print_result, some
 from castform.errors import RunFailedError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from benchmax.envs import Example
     from castform.config import RunConfig
@@ -55,7 +55,6 @@ def run(args: argparse.Namespace) -> int:
 
     from castform.cli.env_show import parse_arguments
     from castform.cli.measured_run import settle
-    from castform.config import RunConfig
     from castform.runs import RunStore
 
     if args.limit is not None and args.limit < 1:
@@ -63,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
     given = parse_arguments(args.arguments)
     with RunStore.open() as store:
         record = store.find_run(args.run_id)
-        config = _choose_environment(RunConfig.model_validate(record.config), args.env, given)
+        config = _choose_environment(_read_config(record), args.env, given)
         groups = _select_groups(store, record, args)
         loaded = _load(config)
         work = _Rescore(store, record, config, loaded)
@@ -78,6 +77,20 @@ def run(args: argparse.Namespace) -> int:
             f"none of {sum(report.skipped.values())} rollouts could be scored again ({reasons})"
         )
     return 0
+
+
+def _read_config(record: RunRecord) -> RunConfig:
+    from pydantic import ValidationError
+
+    from castform.config import RunConfig
+
+    try:
+        return RunConfig.model_validate(record.config)
+    except ValidationError as error:
+        raise UsageError(
+            f"the settings of run {record.run_id} are not those of this castform: {error.errors()[0]['msg']}",
+            hint="was it made by a newer one?",
+        ) from error
 
 
 def _choose_environment(config: RunConfig, id: str | None, given: Mapping[str, Any]) -> RunConfig:
@@ -178,35 +191,43 @@ class _Rescore:
         self,
         groups: Sequence[StoredGroup],
         examples: Mapping[tuple[str, str], Example[Any]],
-        keep: Any = None,
+        keep: Callable[[StoredGroup, RolloutGroup], None] = lambda stored, again: None,
     ) -> RescoreReport:
+        from castform.cli.group_progress import GroupProgress
         from castform.rescore import RescoreOptions, rescore
         from castform.stored_groups import StoredCalls
 
         limits = self.config.rl
-        return await rescore(
-            self.loaded.environment,
-            groups,
-            examples=examples,
-            read_calls=StoredCalls(self.store, self.record).read,
-            options=RescoreOptions(
-                weights=self.config.environment.weights,
-                timeout_seconds=limits.rollout_timeout_seconds,
-                concurrency=limits.max_concurrent_rollouts,
-                seed=self.config.run.seed,
-            ),
-            on_group=keep or (lambda stored, again: None),
-        )
+        with GroupProgress(len(groups)) as progress:
+
+            def on_group(stored: StoredGroup, again: RolloutGroup) -> None:
+                keep(stored, again)
+                progress.add(again)
+
+            return await rescore(
+                self.loaded.environment,
+                groups,
+                examples=examples,
+                read_calls=StoredCalls(self.store, self.record).read,
+                options=RescoreOptions(
+                    weights=self.config.environment.weights,
+                    timeout_seconds=limits.rollout_timeout_seconds,
+                    concurrency=limits.max_concurrent_rollouts,
+                    seed=self.config.run.seed,
+                ),
+                on_group=on_group,
+            )
 
     async def _run_saved(
         self, groups: Sequence[StoredGroup], examples: Mapping[tuple[str, str], Example[Any]]
     ) -> RescoreReport:
         """Rescore as a run of its own, which keeps the rollouts, their calls and the report."""
         from castform.call_log import append_calls
+        from castform.cli.measured_run import stop_on_sigterm
         from castform.runs import hold_run_folder, run_folder
 
         self.saved_id = run_id = secrets.token_hex(5)
-        with hold_run_folder(run_folder(self.store.home, run_id)) as folder:
+        with hold_run_folder(run_folder(self.store.home, run_id)) as folder, stop_on_sigterm():
             (folder / CALLS_FILE).parent.mkdir()
             self.store.create_run(
                 kind="rescore",

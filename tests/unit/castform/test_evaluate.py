@@ -130,6 +130,45 @@ async def test_a_store_that_fails_ends_the_evaluation():
     assert sorted(endpoint.closed) == sorted(spec.session_id for spec in endpoint.opened)
 
 
+async def test_a_store_that_failed_is_not_asked_again():
+    asked = []
+
+    def record(groups):
+        asked.append(len(groups))
+        raise OSError("no space left")
+
+    with pytest.raises(OSError, match="no space left"):
+        await measure(
+            Bare(lambda request: finished(request, correct=1.0)),
+            examples=[make_example(i) for i in range(3 * RECORD_BATCH)],
+            samples=1,
+            concurrency=2 * RECORD_BATCH,
+            record=record,
+        )
+    assert len(asked) == 1
+
+
+async def test_what_was_scored_before_an_evaluation_was_cancelled_is_stored():
+    waiting = asyncio.Event()
+    recorded = []
+
+    async def attempt(request):
+        if request.example.id == "sum-2":
+            waiting.set()
+            await asyncio.Event().wait()
+        return finished(request, correct=1.0)
+
+    examples = [make_example(i) for i in range(3)]
+    work = measure(Bare(attempt), examples=examples, samples=1, concurrency=1, record=recorded.extend)
+    task = asyncio.create_task(work)
+    await waiting.wait()
+    assert recorded == []
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert [group.example_id for group in recorded] == ["sum-0", "sum-1"]
+
+
 async def test_cancelling_an_evaluation_closes_every_session():
     started = asyncio.Event()
 

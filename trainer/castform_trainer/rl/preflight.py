@@ -73,7 +73,8 @@ def check_environment(prepared: Prepared, record: RunRecord, store: RunStore) ->
     if not changes:
         return
     source, version = record.environment.get("distribution"), record.environment.get("version")
-    old = f"`pip install {source}=={version}`" if source and version else "put the old files back"
+    is_other_version = bool(source and version) and version != loaded.pin.version
+    old = f"`pip install {source}=={version}`" if is_other_version else "put it back as it was"
     raise UsageError(
         f"the environment {loaded.pin.id} is not the one that run {record.run_id} was started with:\n"
         + "\n".join(f"  {line}" for line in changes),
