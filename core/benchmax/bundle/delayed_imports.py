@@ -12,6 +12,16 @@ from typing import Any
 _IMPORTERS = (importlib.import_module, builtins.__import__)
 _BETWEEN = {"CACHE", "EXTENDED_ARG", "PUSH_NULL", "PRECALL", "NOP", "RESUME", "COPY_FREE_VARS"}
 """Instructions that may stand between a callable and its first argument."""
+_COMPUTING = (
+    "BINARY_OP",
+    "BUILD_STRING",
+    "FORMAT_VALUE",
+    "FORMAT_SIMPLE",
+    "FORMAT_WITH_SPEC",
+    "CONVERT_VALUE",
+)
+_ATTRIBUTE = ("LOAD_ATTR", "LOAD_METHOD")
+"""Right after a text: a method of it, which makes another text."""
 
 
 def imported_names(function: FunctionType) -> Iterator[str]:
@@ -40,10 +50,22 @@ def _names_in(code: CodeType, package: str, module_globals: dict[str, Any]) -> I
             level, members = instructions[index - 2].argval, instructions[index - 1].argval
             yield from _statement_names(instruction.argval, level, members, package)
         elif index + 1 < len(instructions) and _is_importer(instruction, module_globals):
-            name = instructions[index + 1].argval
-            if instructions[index + 1].opname == "LOAD_CONST" and isinstance(name, str) and name:
+            name = _literal(instructions[index + 1 :])
+            if name:
                 level = len(name) - len(name.lstrip("."))
                 yield _absolute(name.lstrip("."), level, package)
+
+
+def _literal(following: list[dis.Instruction]) -> str | None:
+    """Return the text of a call's first argument when it is written out whole."""
+    if following[0].opname != "LOAD_CONST" or not isinstance(following[0].argval, str):
+        return None
+    for place, instruction in enumerate(following[1:]):
+        if instruction.opname.startswith("CALL"):
+            break
+        if instruction.opname in _COMPUTING or (place == 0 and instruction.opname in _ATTRIBUTE):
+            return None
+    return following[0].argval
 
 
 def _statement_names(name: str, level: Any, members: Any, package: str) -> Iterator[str]:
