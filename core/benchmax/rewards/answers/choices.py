@@ -56,8 +56,13 @@ def matches_choice(slot: Slot, gold: str, options: Mapping[str, str]) -> bool:
 
 
 def _letter_of(text: str, options: Mapping[str, str]) -> str | None:
-    """Return the letter that a text is; "" when letter and option differ, None when it is something else."""
+    """Return the letter that a text is; "" when letter and option differ, None when it is something else.
+
+    A capital letter is the letter, even where it is also an option's text.
+    """
     plain = undecorated(text).strip(" \t\n.,;!")
+    if plain in options:
+        return plain
     letters = [letter for letter, option in options.items() if plain_words(option) == plain_words(plain)]
     if letters:
         return letters[0] if len(letters) == 1 else None

@@ -73,9 +73,9 @@ def answer_request(line: str) -> bool:
 
     Main thread only: the limit is a signal.
     """
-    gold, answer = json.loads(line)
     signal.signal(signal.SIGPROF, _give_up)
     try:
+        gold, answer = json.loads(line)
         signal.setitimer(signal.ITIMER_VIRTUAL, KILL_SECONDS)
         signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS)
         try:

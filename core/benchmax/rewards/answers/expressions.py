@@ -118,7 +118,7 @@ def _compact(text: str) -> str:
     text = re.sub(
         r"(?<!\\)\\[()\[\],;:! ]|\\(?:left|right|displaystyle|limits)(?![A-Za-z])|[$`]", "", canonical(text)
     )
-    return " ".join(text.strip(" .,;").split())
+    return " ".join(text.strip(" ,;").rstrip(" .,;").split())
 
 
 class _Worker:

@@ -199,7 +199,7 @@ def _matches_list(slot: Slot, gold: object, *, in_order: bool) -> bool:
     else:
         wanted = split_items(_gold_text(gold)[:MAX_LIST_CHARS])
     said = slot.line()
-    if not slot.is_marked:
+    if not slot.is_marked and not split_items(said[:MAX_LIST_CHARS])[0]:
         said = find_bracketed(slot.text[-MAX_LIST_CHARS:]) or slot.sentence()
     said = _ASSIGNMENT.sub("", said[:MAX_LIST_CHARS])
     return matches_items(

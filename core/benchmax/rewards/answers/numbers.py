@@ -33,7 +33,7 @@ _NUMBER = re.compile(
     r"(?![\d^]|\s*\^|\s*/\s*[\w(]|[.,:']\d|[-–—]\w)"
 )
 _UNIT = re.compile(
-    r"\s*(?:(?P<power>square|sq\.?|cubic)\s+)?(?P<unit>%|°\s?[CF]?|[^\W\d_]+(?:/[^\W\d_]+)?(?:\^\{?\d\}?)?)"
+    r"\s*(?:(?P<power>square|sq\.?|cubic)\s+)?(?P<unit>[%€£¥]|°\s?[CF]?|[^\W\d_]+(?:/[^\W\d_]+)?(?:\^\{?\d\}?)?)"
 )
 _SCIENTIFIC = re.compile(
     r"(?<=\d)\s*(?:\\times|\\cdot|[×·*x⋅])\s*10\s*\^\s*(?:\{\s*([-+]?\d{1,3})\s*\}|\(?([-+]?\d{1,3})(?!\d)\)?)"
@@ -51,9 +51,13 @@ _DETACHED_SIGN = re.compile(r"(?<=[=≈:])(\s*)-\s+(?=[.\d])")
 _NEGATION = re.compile(
     r"\b(?:not|never|neither|nor|cannot|isn't|wasn't|can't|aren't|doesn't|rather than|instead of)\b", re.I
 )
+_GAP = r"[^\w.,;:!?\n]"
 _DENIED = re.compile(
-    r"\W{0,3}(?:\w+\W{1,2}){0,2}?(?:is|was|are|would be|seems|looks)\s+(?:not\b|wrong\b|incorrect\b|false\b|never\b)"
-    r"|\W{0,3}(?:isn't|wasn't|aren't|can't|cannot)\b",
+    _GAP
+    + r"{0,3}(?:\w+"
+    + _GAP
+    + r"{1,2}){0,2}?(?:is|was|are|would be|seems|looks)\s+(?:not\b|wrong\b|incorrect\b|false\b|never\b)"
+    r"|" + _GAP + r"{0,3}(?:isn't|wasn't|aren't|can't|cannot)\b",
     re.I,
 )
 _CLAUSE = re.compile(r"[.,;:!?\n]")
