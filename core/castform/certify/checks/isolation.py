@@ -37,7 +37,6 @@ async def check_isolation(context: CheckContext) -> list[Finding]:
     examples = list_examples(context, EXAMPLES)
     if not examples:
         return [_finding("unchecked", "no_examples", "there are no examples to play")]
-    before = {example.id: _snapshot(example.payload) for example in examples}
     async with AsyncExitStack() as stack:
         try:
             fresh = [await stack.enter_async_context(_fresh(context)) for _ in range(3)]
@@ -49,6 +48,8 @@ async def check_isolation(context: CheckContext) -> list[Finding]:
                     f"a second environment cannot be made to compare with ({describe_error(error)})",
                 )
             ]
+        examples = await _reload(context, fresh[0], examples)
+        before = {example.id: _snapshot(example.payload) for example in examples}
         play = _Player(context, await stack.enter_async_context(Playback()), examples)
         alone = await play.alone(fresh[0])
         control = await play.alone(fresh[1])
@@ -129,6 +130,19 @@ async def _fresh(context: CheckContext) -> AsyncIterator[Environment[Any, Any]]:
         yield environment
     finally:
         await environment.aclose()
+
+
+async def _reload(
+    context: CheckContext, environment: Environment[Any, Any], examples: Sequence[Example[Any]]
+) -> Sequence[Example[Any]]:
+    """Return the examples as they are before any rollout; those at hand have been played before."""
+    count = len(context.examples[context.split])
+    try:
+        dataset = await environment.create_dataset(context.split, context.base_dir, max_examples=count)
+    except (Exception, SystemExit):  # noqa: BLE001 - the author's code; the static check reports it
+        return examples
+    loaded = {example.id: example for example in dataset}
+    return [loaded.get(example.id, example) for example in examples]
 
 
 def _snapshot(payload: object) -> object:

@@ -94,6 +94,14 @@ async def test_a_payload_that_is_changed_is_at_fault(tmp_path, change, found):
     assert all(f.level == "fault" and "on 4 of 4 examples" in f.message for f in findings)
 
 
+async def test_a_payload_that_was_used_up_before_is_loaded_again(tmp_path):
+    source = BARE.replace("CHANGE", "if words: words.pop()")
+    context = await make_context(tmp_path, source)
+    for example in context.examples["train"]:
+        example.payload["words"].clear()
+    assert codes(await check_isolation(context)) == ["payload_mutated"]
+
+
 async def test_payloads_that_equal_only_themselves_are_compared_by_their_text(tmp_path):
     source = BARE.replace("CHANGE", "pass").replace('"answer": "a b"', '"thing": Thing()')
     source = "class Thing:\n    def __repr__(self): return 'Thing'\n" + source
