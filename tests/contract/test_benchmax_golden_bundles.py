@@ -520,3 +520,72 @@ def test_references_are_found_without_importing_anything() -> None:
     assert unregistered_local_refs(pickle.dumps([Path("x"), Dataset([]), pytest.Item])) == []
     with pytest.raises(BundlingError, match="not a pickle"):
         unregistered_local_refs(b"junk")
+
+
+def test_a_class_of_the_running_script_is_bundled(tmp_path: Path) -> None:
+    write_environment(tmp_path / "script.py", imports="import sidekick", answer="sidekick.PAY")
+    (tmp_path / "sidekick.py").write_text("PAY = 0.125\n", encoding="utf-8")
+    with (tmp_path / "script.py").open("a", encoding="utf-8") as script:
+        script.write(
+            "\n\nif __name__ == '__main__':\n"
+            "    from pathlib import Path\n"
+            "    from benchmax.bundle import dump_bundle, write_bundle\n"
+            f"    write_bundle(dump_bundle(Sums), Path({str(tmp_path / 'b')!r}))\n"
+        )
+    run_python("import runpy; runpy.run_path('script.py', run_name='__main__')", cwd=tmp_path)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    assert load_in_clean_process(tmp_path / "b", cwd=elsewhere) == [["Sums", 0, {"right": 0.125}]]
+
+
+def test_cached_functions_dataclasses_and_models_of_the_project_go_along(tmp_path: Path) -> None:
+    write_project(tmp_path, "sums")
+    imports = """
+import dataclasses, enum, functools, re
+import pydantic
+
+
+@functools.lru_cache(maxsize=7, typed=True)
+def power(n):
+    return 1 if n == 0 else 2 * power(n - 1)
+
+
+@functools.cache
+def half():
+    return 0.5
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    x: int = 2
+
+
+class Config(pydantic.BaseModel):
+    pay: float = 0.25
+
+
+class Level(enum.IntEnum):
+    LOW = 1
+"""
+    answer = "float(power(2) * half() * Point().x * Config().pay * Level.LOW)"
+    write_environment(tmp_path / "single.py", imports=imports, answer=answer)
+    assert dump_in_process("from single import Sums", out=tmp_path, cwd=tmp_path) == ["made"]
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    loaded = load_in_clean_process(tmp_path / "0.castform-bundle", cwd=elsewhere)
+    assert loaded == [["Sums", 0, {"right": 1.0}]]
+
+
+def test_what_can_only_be_looked_up_by_name_is_refused(tmp_path: Path) -> None:
+    write_project(tmp_path, "sums")
+    imports = """
+class Single:
+    def __reduce__(self):
+        return "SINGLE"
+
+
+SINGLE = Single()
+"""
+    write_environment(tmp_path / "single.py", imports=imports, body="assert SINGLE")
+    [said] = dump_in_process("from single import Sums", out=tmp_path, cwd=tmp_path)
+    assert "Sums: cannot be taken along by value: single.SINGLE" in said

@@ -18,7 +18,7 @@ from benchmax.bundle.canonical_pickle import CanonicalPickle, canonical_pickle
 from benchmax.bundle.code_pickler import CodePickler, by_value, remember_classes
 from benchmax.bundle.delayed_imports import imported_names
 from benchmax.bundle.errors import BundleWarning, BundlingError
-from benchmax.bundle.references import referenced_modules
+from benchmax.bundle.references import named_objects, referenced_modules
 from benchmax.bundle.sources import Sources, distributions_of
 
 MAX_ROUNDS = 10
@@ -61,6 +61,7 @@ def capture(wanted: Capture) -> CanonicalPickle:
         raise BundlingError(f"{wanted.name}: its local modules refer to more and more others: {missing}")
     if taken:
         _warn(f"{wanted.name}: took local modules along by value: {', '.join(taken)}")
+    _check_names_left(wanted, named_objects(pickled.root), modules)
     _check_delayed_imports(wanted, pickler)
     _warn_of_the_rest(wanted, pickler, referenced_modules(pickled.root))
     remember_classes(pickled.tracker_ids)
@@ -110,6 +111,18 @@ def _import(name: str, wanted: Capture) -> ModuleType:
             f"{wanted.name}: missing local_modules=[{name}]: it cannot be imported here "
             f"({type(error).__name__}: {error})"
         ) from error
+
+
+def _check_names_left(
+    wanted: Capture, named: Iterable[tuple[str, str]], modules: Mapping[str, ModuleType]
+) -> None:
+    """Refuse what is still referred to by name in a module that is taken by value and will not be there."""
+    left = sorted(f"{module}.{name}" for module, name in named if _is_below(module, modules))
+    if left:
+        raise BundlingError(
+            f"{wanted.name}: cannot be taken along by value: {', '.join(left)}. Make it where it is used, "
+            "or declare the distribution that it comes from and take its module out of local_modules"
+        )
 
 
 def _check_delayed_imports(wanted: Capture, pickler: CodePickler) -> None:

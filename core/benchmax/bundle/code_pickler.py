@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import io
+import sys
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -38,6 +40,8 @@ class CodePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has
             return self._reduce_module(obj)
         if isinstance(obj, PurePath):
             return self._reduce_path(obj)
+        if isinstance(obj, functools._lru_cache_wrapper):
+            return _reduce_cached(obj)
         reduced = super().reducer_override(obj)
         if not isinstance(reduced, tuple) or len(reduced) != 6:
             return reduced
@@ -82,6 +86,27 @@ class CodePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has
         if relative is None:
             return file
         return _FileName(relative) if self._has_data else relative
+
+
+def _reduce_cached(function: Any) -> Any:  # a function under functools.cache or lru_cache
+    """Take a cached function by value, with an empty cache, where a plain one would be."""
+    module = str(function.__module__)
+    owner: Any = sys.modules.get(module)
+    for part in function.__qualname__.split("."):
+        owner = getattr(owner, part, None)
+    if owner is function and module != "__main__" and not _is_by_value(module):
+        return NotImplemented
+    wrapped, settings = function.__wrapped__, function.cache_parameters()
+    arguments = (wrapped, settings["maxsize"], settings["typed"], functools._CacheInfo)
+    names = ("__module__", "__name__", "__qualname__", "__doc__")
+    state = {name: getattr(function, name, None) for name in names}
+    return functools._lru_cache_wrapper, arguments, {**state, "__wrapped__": wrapped}
+
+
+def _is_by_value(module: str) -> bool:
+    registered = cloudpickle.list_registry_pickle_by_value()
+    parts = module.split(".")
+    return any(".".join(parts[:count]) in registered for count in range(1, len(parts) + 1))
 
 
 class _FileName:

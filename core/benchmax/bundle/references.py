@@ -19,6 +19,11 @@ def referenced_modules(root: Node) -> list[str]:
     return sorted({name for node in walk(root) for name in _modules_of(node)})
 
 
+def named_objects(root: Node) -> set[tuple[str, str]]:
+    """Return module and name of every object that loading would look up."""
+    return {named for node in walk(root) if (named := global_of(node)) is not None}
+
+
 def unregistered_local_refs(pickled: bytes) -> list[str]:
     """Return the local modules that a pickle refers to by name and that another machine lacks, sorted.
 

@@ -127,7 +127,10 @@ async def _read_split(
 
 
 def _preview(payload: object) -> str:
-    text = json.dumps(payload, ensure_ascii=False, default=str, skipkeys=True)
+    try:
+        text = json.dumps(payload, ensure_ascii=False, default=str, skipkeys=True)
+    except (ValueError, TypeError, RecursionError):  # a payload may be anything
+        text = f"<{type(payload).__name__}>"
     return text if len(text) <= MAX_PAYLOAD_CHARACTERS else f"{text[:MAX_PAYLOAD_CHARACTERS]}…"
 
 

@@ -55,7 +55,7 @@ def prepare_venv(
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with _lock(folder.with_name(f"{folder.name}.lock")):
-            built = not (folder / _READY).is_file()
+            built = not ((folder / _READY).is_file() and (folder / "bin" / "python").exists())
             if built:
                 on_stage("building a Python environment" + (" with pip" if dependencies else ""))
                 _build(folder, dependencies, entries, timeout_seconds)

@@ -51,7 +51,7 @@ def try_bundle(
     own = prepare_venv(bundle.metadata.pip_dependencies, home=home, on_stage=on_stage)
     on_stage("loading the bundle in a process of its own")
     started = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="castform-bundle-") as folder:
+    with tempfile.TemporaryDirectory(prefix="castform-bundle-", ignore_cleanup_errors=True) as folder:
         work = Path(folder)
         write_bundle(bundle, work / child.BUNDLE)
         request = {"digest": bundle_digest(bundle), **asdict(options)}

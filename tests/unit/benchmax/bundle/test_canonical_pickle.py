@@ -60,11 +60,13 @@ def repr_of(value: Any) -> str:
 
 
 @given(VALUES)
+@settings(deadline=None)
 def test_the_canonical_form_loads_as_the_same_value(value: object) -> None:
     assert same(pickle.loads(canonical(value)), value)
 
 
 @given(VALUES)
+@settings(deadline=None)
 def test_the_canonical_form_is_its_own_canonical_form(value: object) -> None:
     once = canonical(value)
     assert canonical_pickle(once).data == once
@@ -72,7 +74,7 @@ def test_the_canonical_form_is_its_own_canonical_form(value: object) -> None:
 
 @pytest.mark.parametrize("protocol", [3, 4, 5])
 @given(value=VALUES)
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 def test_protocols_3_to_5_are_read(protocol: int, value: object) -> None:
     assert same(pickle.loads(canonical(value, protocol)), value)
 
@@ -118,6 +120,7 @@ def dumps_in_order(value: object, seed: int) -> bytes:
 
 
 @given(st.sets(HASHABLE, max_size=8) | VALUES, st.integers(0, 10**6))
+@settings(deadline=None)
 def test_the_order_of_sets_does_not_show(value: Any, seed: int) -> None:
     shuffled = dumps_in_order(value, seed)
     assert canonical_pickle(shuffled).data == canonical_pickle(dumps_in_order(value, seed + 1)).data
@@ -233,7 +236,7 @@ def test_what_is_no_pickle_of_ours_is_refused(data: bytes, words: str) -> None:
 
 
 @given(st.binary(max_size=60))
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 def test_arbitrary_bytes_are_read_or_refused(data: bytes) -> None:
     try:
         canonical_pickle(b"\x80\x05" + data)
@@ -266,6 +269,7 @@ def test_class_ids_follow_from_the_content() -> None:
 
 
 @given(VALUES)
+@settings(deadline=None)
 def test_which_equal_tuples_are_one_object_does_not_show(value: Any) -> None:
     copied = pickle.loads(pickle.dumps(value))
     pair = ("text", (1, "text"))

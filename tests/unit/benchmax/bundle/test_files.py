@@ -100,7 +100,7 @@ def test_a_changed_pickle_is_named_as_a_change(tmp_path: Path) -> None:
 
 
 @given(st.binary(max_size=200))
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 def test_arbitrary_content_is_refused(content: bytes) -> None:
     with pytest.raises(BundlingError):
         parse_bundle(MAGIC + content)
