@@ -1,6 +1,6 @@
 """Run the benches one after the other; `make bench` does it. Quiet machine, please.
 
-python bench/run_all.py [listing] [engine] [rollouts] [grpo]
+python bench/run_all.py [listing] [answers] [engine] [rollouts] [grpo]
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 BENCHES = {
     "listing": "plugin_listing.py",
+    "answers": "answer_matching.py",
     "engine": "engine_throughput.py",
     "rollouts": "rollout_overhead.py",
     "grpo": "grpo_step.py",

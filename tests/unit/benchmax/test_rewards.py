@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from difflib import SequenceMatcher
 
 import pytest
 
@@ -30,6 +31,35 @@ def test_a_reference_with_every_tenth_word_changed_is_mostly_found(words: int) -
     reference = prose(words, seed=1)
     said = " ".join("other" if i % 10 == 5 else word for i, word in enumerate(reference.split()))
     assert 0.7 < percent_of_text_a_in_text_b(reference, said) < 0.95
+
+
+@pytest.mark.parametrize(("words", "chars"), [(127, 882), (384, 2755)])
+def test_a_long_reference_counts_as_exact_matching_would_count_it(words: int, chars: int) -> None:
+    reference = prose(words, seed=1)
+    said = " ".join("other" if i % 10 == 5 else word for i, word in enumerate(reference.split()))
+    blocks = SequenceMatcher(None, reference, said, autojunk=False).get_matching_blocks()
+    exact = sum(block.size for block in blocks) / len(reference)
+    share = percent_of_text_a_in_text_b(reference, said)
+    assert len(reference) == chars
+    assert exact - 0.03 < share <= exact
+    assert share > 0.83
+
+
+def test_two_unrelated_short_sentences_score_below_the_default_minimum() -> None:
+    sentences = [
+        "The invoice was paid on Friday.",
+        "Whales are mammals, not fish.",
+        "Turn left after the old bridge.",
+        "The password expires in ten days.",
+        "Her brother plays the violin well.",
+        "Water boils at 100 degrees Celsius.",
+        "The meeting moved to room twelve.",
+        "Most of the seats were still empty.",
+    ]
+    for one in sentences:
+        for other in sentences:
+            share = percent_of_text_a_in_text_b(one, other)
+            assert share == 1.0 if one == other else share < 0.25, (one, other)
 
 
 def test_unrelated_sentences_do_not_overlap() -> None:
