@@ -143,6 +143,16 @@ def test_between_two_anchors_of_the_same_score_lies_that_score() -> None:
     assert [score_between_seams(place, seams, last=4) for place in range(5)] == [1, 0.5, 0.5, 0.5, 0]
 
 
+@pytest.mark.parametrize("position", [0.5, 1.0, 1.5, 3.0, 7.5])
+def test_rounding_carries_no_score_past_the_ends(position: float) -> None:
+    for hundredths in range(101):
+        seams = [Seam(position, hundredths / 100)]
+        assert score_between_seams(0, seams, last=8) == 1.0
+        assert score_between_seams(8, seams, last=8) == 0.0
+        for place in range(9):
+            assert 0.0 <= score_between_seams(place, seams, last=8) <= 1.0
+
+
 @st.composite
 def anchored(draw: st.DrawFn) -> tuple[list[float], list[RankingAnchor]]:
     positions = mid_rank_positions(draw(rankings()))

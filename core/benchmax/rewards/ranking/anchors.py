@@ -64,13 +64,14 @@ def score_between_seams(position: float, seams: Sequence[Seam], *, last: float) 
     """Return the score in [0, 1] at `position`, where `last` is the worst position there is.
 
     Linear from 1.0 at position 0 to the best seam, from seam to seam, and from the
-    worst seam to 0.0 at `last`. `seams` are pooled and not empty.
+    worst seam to 0.0 at `last`. `seams` are pooled and not empty. Shares are taken
+    before products, so that rounding carries no score out of [0, 1].
     """
     best, worst = seams[0], seams[-1]
     if position < best.position:
-        return best.score + (1 - best.score) * (best.position - position) / best.position
+        return best.score + (1 - best.score) * ((best.position - position) / best.position)
     if position > worst.position:
-        return worst.score * (last - position) / (last - worst.position)
+        return worst.score * ((last - position) / (last - worst.position))
     below = bisect_right(seams, position, key=lambda seam: seam.position)
     upper = seams[below - 1]
     if upper.position == position:
