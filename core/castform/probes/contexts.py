@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchmax.envs import Example
-from benchmax.rewards import match_answer
+from benchmax.rewards.answers import infer_kind, match_answer
 from castform.gold import Rendering, gold_text
 from castform.probes.probe import ProbeContext
 
@@ -46,10 +46,18 @@ def make_contexts(
 
 
 def is_right(text: str, gold: Any) -> bool:
-    """Say whether a text gives a right answer; of several alternatives any one will do."""
+    """Say whether a text gives a right answer; of several alternatives any one will do.
+
+    Expressions are compared as they are written: in a puzzle for 24 all of them are equal.
+    """
     alternatives = gold if isinstance(gold, (list, tuple)) else [gold]
     texts = [t for item in alternatives if (t := gold_text(item)) is not None]
-    return any(text == t or bool(match_answer(text, t)) for t in texts)
+    return any(text == t or _matches(text, t) for t in texts)
+
+
+def _matches(text: str, gold: str) -> bool:
+    kind = infer_kind(gold)
+    return bool(match_answer(text, gold, kind="text" if kind == "expression" else kind))
 
 
 def _other(gold: Any, others: Sequence[Any]) -> Any:
