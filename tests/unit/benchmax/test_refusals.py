@@ -9,8 +9,20 @@ from typing import Any
 
 import pytest
 
-from benchmax.envs import Dataset, Example, JsonlDataset, ValidationDiagnostic, canonical_example_id
+from benchmax.envs import (
+    Dataset,
+    Environment,
+    Example,
+    JsonlDataset,
+    RolloutAttempt,
+    RolloutRequest,
+    StaticBearerAuth,
+    ValidationDiagnostic,
+    canonical_example_id,
+)
+from benchmax.envs.base.budgets import check_max_tool_calls, check_max_turns
 from benchmax.envs.base.dataset_path import resolve_dataset_path
+from benchmax.envs.base.rollout import read_payload
 from benchmax.envs.dataset import validate_max_examples
 from benchmax.envs.http_errors import MAX_ERROR_CHARS, describe_http_error, without_secrets
 from benchmax.envs.identity import MAX_SAFE_INTEGER
@@ -18,6 +30,7 @@ from benchmax.envs.retry import JITTER, MAX_RETRY_SECONDS, retry_delay
 from benchmax.envs.termination import describe_error
 from benchmax.envs.tool_arguments import ArgumentFault, check_arguments, parse_arguments
 
+USER = {"role": "user", "content": "q"}
 OBJECT_WANTED = "Tool arguments must be a JSON object."
 
 
@@ -205,3 +218,129 @@ def test_pauses_spread_over_the_whole_of_the_jitter() -> None:
 
 def _example(row: dict[str, Any]) -> Example[dict[str, Any]]:
     return Example(canonical_example_id(row), row)
+
+
+@pytest.mark.parametrize(
+    ("payload", "kind", "message"),
+    [
+        ([1], TypeError, "the payload of a BaseEnv example must be a mapping, not list"),
+        ({"messages": []}, ValueError, "the payload has no 'prompt_messages'"),
+        ({"prompt_messages": "hi"}, TypeError, "prompt_messages must be a list of messages, not str"),
+        ({"prompt_messages": []}, ValueError, "prompt_messages must have at least one message"),
+        ({"prompt_messages": [USER, "hi"]}, TypeError, "prompt_messages[1] must be a mapping, not str"),
+        (
+            {"prompt_messages": [USER, {"content": "x"}]},
+            ValueError,
+            "prompt_messages[1] must have a text role",
+        ),
+    ],
+)
+def test_a_payload_without_a_usable_prompt_is_named(
+    payload: Any, kind: type[Exception], message: str
+) -> None:
+    with pytest.raises(kind) as raised:
+        read_payload(payload)
+    assert str(raised.value) == message
+
+
+@pytest.mark.parametrize(
+    ("check", "bad", "message"),
+    [
+        (check_max_turns, 0, "max_turns must be a positive integer, not 0"),
+        (check_max_turns, True, "max_turns must be a positive integer, not True"),
+        (check_max_tool_calls, -1, "max_tool_calls must be a non-negative integer, not -1"),
+        (check_max_tool_calls, 1.0, "max_tool_calls must be a non-negative integer, not 1.0"),
+    ],
+)
+def test_a_budget_that_is_no_count_is_named(check: Callable[[Any], object], bad: Any, message: str) -> None:
+    with pytest.raises(ValueError) as raised:
+        check(bad)
+    assert str(raised.value) == message
+
+
+def test_the_smallest_budgets_are_allowed() -> None:
+    assert (check_max_turns(1), check_max_turns(None)) == (1, None)
+    assert (check_max_tool_calls(0), check_max_tool_calls(None)) == (0, None)
+
+
+class _Hands(Environment[Any, RolloutAttempt]):
+    """Gives back whatever it is told to."""
+
+    def __init__(self, made: Callable[[RolloutRequest[Any]], Any]) -> None:
+        self.made = made
+        self.asked = 0
+
+    async def create_dataset(self, split: Any, base_dir: Path, *, max_examples: int | None = None) -> Any:
+        return Dataset([])
+
+    async def run_rollout(self, request: RolloutRequest[Any]) -> RolloutAttempt:
+        return self.made(request)  # type: ignore[no-any-return]
+
+    async def compute_group_rewards(self, rollouts: Any) -> Any:
+        self.asked += 1
+        return None
+
+
+def _requests(*ids: str, example: str = "e", split: Any = "train") -> list[RolloutRequest[Any]]:
+    return [
+        RolloutRequest(i, Example(example, {}), "m", "http://x", StaticBearerAuth("k"), split=split)
+        for i in ids
+    ]
+
+
+def _exit(request: RolloutRequest[Any]) -> Any:
+    raise SystemExit(3)
+
+
+@pytest.mark.parametrize(
+    ("made", "kind", "message"),
+    [
+        (lambda request: [], TypeError, "_Hands.run_rollout returned list, expected RolloutAttempt"),
+        (
+            lambda request: RolloutAttempt(rollout_id="z", termination_reason="finished"),
+            ValueError,
+            "run_rollout returned the wrong rollout ID: 'z' instead of 'a'",
+        ),
+        (
+            lambda request: RolloutAttempt(
+                rollout_id="a", termination_reason="model_error", rewards={"x": 0.5}
+            ),
+            ValueError,
+            "failed rollout 'a' (model_error) has non-zero rewards",
+        ),
+        (_exit, RuntimeError, "the environment called sys.exit(3)"),
+    ],
+)
+async def test_an_attempt_that_breaks_the_contract_is_named(
+    made: Callable[[RolloutRequest[Any]], Any], kind: type[Exception], message: str
+) -> None:
+    with pytest.raises(kind) as raised:
+        await _Hands(made).run_group(_requests("a"))
+    assert str(raised.value) == message
+
+
+@pytest.mark.parametrize(
+    ("requests", "message"),
+    [
+        ([], "a group needs at least one request"),
+        (_requests("b", "a", "b", "a", "c"), "duplicate rollout IDs in the group: ['a', 'b']"),
+        (
+            [*_requests("a", example="f"), *_requests("b", example="e")],
+            "a group must use one example, but it has ['e', 'f']",
+        ),
+        (
+            [*_requests("a", split="train"), *_requests("b", split="eval")],
+            "a group must use one split, but it has ['eval', 'train']",
+        ),
+    ],
+)
+async def test_what_is_no_group_is_named(requests: list[RolloutRequest[Any]], message: str) -> None:
+    with pytest.raises(ValueError) as raised:
+        await _Hands(lambda request: None).run_group(requests)
+    assert str(raised.value) == message
+
+
+async def test_the_group_hook_is_not_asked_when_nothing_can_be_scored() -> None:
+    env = _Hands(lambda request: RolloutAttempt(rollout_id="a", termination_reason="model_error"))
+    outcome = (await env.run_group(_requests("a")))["a"]
+    assert (outcome.rewards, outcome.termination_reason, env.asked) == ({}, "model_error", 0)
