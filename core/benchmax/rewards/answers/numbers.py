@@ -1,7 +1,7 @@
 """Numbers in text, by their exact value, with the unit that follows.
 
 Read: signs, `1,234`, `1 234`, `1'234`, `1.234,56`, `1.234.567`, `0.5`, `.5`, `1e3`, `3 \\times 10^8`,
-`3/4`, `1 1/2`, `\\frac{3}{4}`, `58%`, `58 cm`, digits of every script. Not read, because they may
+`3/4`, `1 1/2`, `\\frac{3}{4}`, `5 million`, `58%`, `58 cm`, digits of every script. Not read, because they may
 mean two things or are no quantity: `3,14`, parts of words, dates, times, versions and ranges.
 """
 
@@ -35,6 +35,8 @@ _NUMBER = re.compile(
 _UNIT = re.compile(
     r"\s*(?:(?P<power>square|sq\.?|cubic)\s+)?(?P<unit>[%€£¥]|°\s?[CF]?|[^\W\d_]+(?:/[^\W\d_]+)?(?:\^\{?\d\}?)?)"
 )
+_SCALES = {"hundred": 10**2, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
+_SCALE = re.compile(r"\s+(hundred|thousand|million|billion|trillion)s?\b", re.IGNORECASE)
 _SCIENTIFIC = re.compile(
     r"(?<=\d)\s*(?:\\times|\\cdot|[×·*x⋅])\s*10\s*\^\s*(?:\{\s*([-+]?\d{1,3})\s*\}|\(?([-+]?\d{1,3})(?!\d)\)?)"
 )
@@ -154,7 +156,10 @@ def _read(match: re.Match[str], text: str) -> tuple[Quantity, int] | None:
     if value is None:
         return None
     unit, followed, end = "", False, match.end()
-    word = _UNIT.match(text, match.end())
+    scale = _SCALE.match(text, end)
+    if scale is not None:
+        value, end = value * _SCALES[scale[1].lower()], scale.end()
+    word = _UNIT.match(text, end)
     if word is not None:
         glued = word.start() == word.start("unit")
         named = _unit_name(word)
