@@ -47,7 +47,9 @@ def read_gold(environment: Environment[Any, Any], example: Example[Any]) -> Any:
 
 
 def gold_text(gold: Any) -> str | None:
-    """Return a right answer as text; of several alternatives the first. None when it is a conversation."""
+    """Return a right answer as text; of several alternatives the first. None when it is unknown or a conversation."""
+    if gold is None:
+        return None
     if isinstance(gold, (list, tuple)) and gold and all(isinstance(item, (str, int, float)) for item in gold):
         gold = gold[0]
     if isinstance(gold, bool):
