@@ -37,6 +37,7 @@ DEFECTS: dict[str, set[str]] = {
 }
 """What must be found, fault or warning; a reward that pays anything pays more than one probe."""
 AND_ALSO: dict[str, set[str]] = {
+    "any_expression": {"reward_pays_constant"},
     "blocking_reward": {"blocking_call"},
     "bool_of_text": {"reward_pays_"},
     "empty_paid": {"gold_not_paid"},

@@ -26,6 +26,8 @@ MOST_EXAMPLES = 1000
 """Rows of a split that are looked at, where loading them is quick."""
 LOADING_SECONDS = 0.15
 """What loading more rows may take, by what loading the first took."""
+LOADING_TRIES = 2
+"""A busy machine makes a quick loading look slow, but hardly twice."""
 NEAR = 0.85
 """Jaccard similarity of the telling 5-grams from which on two questions are near duplicates."""
 LEAST_GRAMS = 20
@@ -238,10 +240,12 @@ async def _load_more(context: CheckContext, split: Split) -> Sequence[Example[An
     if not known:
         return []
     try:
-        began = time.perf_counter()
-        await context.environment.create_dataset(split, context.base_dir, max_examples=len(known))
-        seconds = time.perf_counter() - began
-        if seconds * MOST_EXAMPLES / len(known) > LOADING_SECONDS:
+        for _ in range(LOADING_TRIES):
+            began = time.perf_counter()
+            await context.environment.create_dataset(split, context.base_dir, max_examples=len(known))
+            if (time.perf_counter() - began) * MOST_EXAMPLES / len(known) <= LOADING_SECONDS:
+                break
+        else:
             return known
         dataset = await context.environment.create_dataset(
             split, context.base_dir, max_examples=MOST_EXAMPLES

@@ -171,7 +171,7 @@ async def test_slow_loading_is_not_repeated(tmp_path):
     context.environment.slow = True
     context.environment.asked.clear()
     assert await check_duplicates(context) == []
-    assert context.environment.asked == [24]
+    assert context.environment.asked == [24, 24]
 
 
 async def test_without_examples_that_is_said(tmp_path):
