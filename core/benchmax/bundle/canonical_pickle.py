@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import pickle
+import re
 import struct
 from dataclasses import dataclass, field
 
@@ -22,6 +23,8 @@ _TRACKER_ARGUMENT = {
     ("cloudpickle.cloudpickle", "_make_typevar"): 5,
 }
 """Which argument holds the id under which the loading process finds a class again."""
+_REFERENCE_KEYS = ("ref", "schema_ref")
+_ADDRESS = re.compile(r":(\d{8,})\b")
 _OPCODE = {"global": b"\x93", "call": b"R", "new": b"\x81", "new_ex": b"\x92"}
 _SMALL_TUPLES = {1: b"\x85", 2: b"\x86", 3: b"\x87"}
 _EMPTY = {"list": b"]", "dict": b"}", "set": b"\x8f"}
@@ -43,6 +46,7 @@ def canonical_pickle(data: bytes) -> CanonicalPickle:
     """Return the canonical form of a pickle. BundlingError when it cannot be read."""
     root = parse_pickle(data)
     trackers = _detach_trackers(root)
+    _settle_addresses(root)
     count_uses(root)
     root.uses += 1  # by whoever loads it
     content = _Writer(trackers=set(trackers), prefix="0" * 32).write(root)
@@ -66,6 +70,22 @@ def _detach_trackers(root: Node) -> dict[int, str]:
             node.parts[1].parts[place] = fresh
             trackers[id(fresh)] = old
     return trackers
+
+
+def _settle_addresses(root: Node) -> None:
+    """Number the addresses by which the schemas of pydantic models name classes."""
+    numbers: dict[str, int] = {}
+    renamed: dict[str, Node] = {}
+    for node in walk(root):
+        for what, nodes in node.changes:
+            for place in range(1, len(nodes), 2) if what == "setitems" else ():
+                reference = text_of(nodes[place])
+                if reference is None or text_of(nodes[place - 1]) not in _REFERENCE_KEYS:
+                    continue
+                text = _ADDRESS.sub(lambda found: f":{numbers.setdefault(found[1], len(numbers))}", reference)
+                if text != reference:
+                    fresh = Node("atom", value=text, is_shared=True)
+                    nodes[place] = renamed.setdefault(text, fresh)
 
 
 @dataclass(slots=True)

@@ -23,6 +23,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, TypeVar
 
+import pydantic
+
 from benchmax.envs import Dataset, Environment, Example, RolloutAttempt
 
 from tangled import circular
@@ -57,6 +59,18 @@ class Rule(Generic[T]):
     extra: dict = field(default_factory=dict)
 
 
+class Inner(pydantic.BaseModel):
+    kind: str = "in"
+    children: list["Inner"] = []
+
+
+class Config(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(extra="forbid")
+    inner: Inner = Inner()
+    others: dict[str, Inner] = {}
+    pay: float = pydantic.Field(default=0.5, gt=0)
+
+
 def make_counter():
     seen = {"first", "second", "third"}
 
@@ -76,6 +90,7 @@ class Tangled(Environment):
     kinds = {Left, Middle, Right}
     colors = {Color.RED, Color.GREEN, Color.BLUE}
     rule = Rule()
+    config = Config(others={"a": Inner(children=[Inner()])})
     first_match = functools.partial(re.search, "a+b")
 
     def __init__(self, tags=()):
@@ -94,6 +109,9 @@ class Tangled(Environment):
             termination_reason="finished",
             rewards={"ok": float(ok), "n": float(sum(c.count() for c in self.counters)), "k": float(len(NESTED))},
         )
+
+    def make_config(self, pay):
+        return Config(pay=pay, inner=self.config.others["a"])
 
     def __len__(self):
         return len(WORDS) + len(self.kinds) + bool(PATTERN.search("AAB"))
@@ -152,7 +170,7 @@ cls = type(environment)
 print(json.dumps([
     [e.id for e in examples], examples[0].payload["same"], dict(attempt.rewards), len(environment),
     sorted(environment.tags), sorted(kind.__name__ for kind in cls.kinds), sorted(c.name for c in cls.colors),
-    cls.rule.weight, bundle.data.base, "tangled" in sys.modules,
+    cls.rule.weight, environment.make_config(2).model_dump()["inner"], bundle.data.base, "tangled" in sys.modules,
 ]))
 """
 
@@ -223,6 +241,7 @@ def test_what_was_sorted_still_works(bundles: list[Path], tmp_path: Path) -> Non
         ["Left", "Middle", "Right"],
         ["BLUE", "GREEN", "RED"],
         0.5,
+        {"kind": "in", "children": [{"kind": "in", "children": []}]},
         "src/tangled",
         False,
     ]
