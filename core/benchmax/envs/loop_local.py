@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from typing import Generic, TypeVar
-from weakref import WeakKeyDictionary
 
 T = TypeVar("T")
 
@@ -15,13 +14,14 @@ class LoopLocal(Generic[T]):
 
     def __init__(self, make: Callable[[], T]) -> None:
         self._make = make
-        self._values: WeakKeyDictionary[asyncio.AbstractEventLoop, T] = WeakKeyDictionary()
+        self._values: dict[asyncio.AbstractEventLoop, T] = {}
 
     def get(self) -> T:
-        """Return the value of the running loop, building it on first use."""
+        """Return the value of the running loop, building it on first use; values of closed loops are let go."""
         loop = asyncio.get_running_loop()
         value = self._values.get(loop)
         if value is None:
+            self._values = {other: kept for other, kept in self._values.items() if not other.is_closed()}
             value = self._values[loop] = self._make()
         return value
 
