@@ -135,7 +135,7 @@ def _judge_gold(report: ProbeReport) -> list[Finding]:
         Finding(
             level="fault",
             code="gold_not_paid",
-            message=f"the right answer earns no more than an empty one on {len(report.unpaid_gold)} of "
+            message=f"the right answer earns no more than any wrong one on {len(report.unpaid_gold)} of "
             f"{report.gold.examples} examples{failures}, {report.unpaid_gold[0]} for one",
             check=GOLD,
             example_id=report.unpaid_gold[0],

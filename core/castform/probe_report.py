@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from benchmax.envs.termination import KNOWN_REASONS, SCORABLE
@@ -50,8 +50,9 @@ def make_report(
     probe_of: Mapping[str, str] | None = None,
 ) -> ProbeReport:
     """Sum up what was played."""
-    empties = {row.example_id: row.played["empty"].score for row in rows if "empty" in row.played}
-    unpaid = _unpaid_gold(rows, empties)
+    wrong = {p.name for p in probes if p.verdict == "wrong" and not p.needs_gold}
+    costly = {p.name for p in probes if p.max_examples is not None}
+    unpaid = _unpaid_gold([row for row in rows if not costly & row.played.keys()], wrong)
     plays: dict[str, list[_Play]] = {}
     for row in rows:
         gold = row.played.get(GOLD)
@@ -90,14 +91,15 @@ def make_report(
     )
 
 
-def _unpaid_gold(rows: Sequence[Row], empties: Mapping[str, float | None]) -> set[str]:
-    """Return where the right answer earns no more than an empty one, or is not scored for no outside cause."""
+def _unpaid_gold(rows: Sequence[Row], wrong: Collection[str]) -> set[str]:
+    """Return where the right answer earns no more than any wrong one, or is not scored for no outside cause."""
     unpaid = set()
     for row in rows:
         gold = row.played.get(GOLD)
         if gold is None or gold.termination_reason in UNREACHABLE:
             continue
-        if gold.score is None or gold.score <= (empties.get(row.example_id) or 0.0) + TOLERANCE:
+        scores = [r.score for name, r in row.played.items() if name in wrong and r.score is not None]
+        if gold.score is None or gold.score <= min(scores, default=0.0) + TOLERANCE:
             unpaid.add(row.example_id)
     return unpaid
 

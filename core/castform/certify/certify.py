@@ -47,6 +47,8 @@ CHECKS: tuple[tuple[str, str], ...] = (
 )
 """Name, as `--only` takes it, and the function."""
 DIAGNOSTICS, DETERMINISM, FORECAST = "diagnostics", "determinism", "forecast"
+FLOOR = ("empty", "junk")
+"""Wrong answers that are played beside any probe: what earns no more than they do is not paid."""
 PROBES_SHARE = 0.5
 """Of the time, what the probes may take."""
 SPLITS: tuple[Split, ...] = ("train", "eval")
@@ -215,7 +217,9 @@ class _Certifier:
             deadline=began + (self._deadline - began) * (1.0 if self.options.only else PROBES_SHARE),
         )
         self._stage_seconds["probes"] = time.monotonic() - began
-        self._parts |= {"probes": report, "rates": measure_rates(report)}
+        self._parts["probes"] = report
+        if self.options.only is None:
+            self._parts["rates"] = measure_rates(report)
         if self.options.only != DETERMINISM:
             self._findings += judge_probes(report)
 
@@ -358,14 +362,16 @@ class _Certifier:
 def _choose_probes(only: str | None, *, relative: bool) -> Sequence[Probe]:
     """Return the probes to play for what is looked at.
 
-    Beside the right answer alone an empty one says what pay is worth. Where siblings are judged
+    Beside the right answer `FLOOR` says what pay is worth. Where siblings are judged
     beside each other (`relative`), one probe is played among those that it was found among.
     """
     if only is None:
         return PROBES
     if only == GOLD:
-        return [probe for probe in PROBES if probe.name == "empty"]
+        return [probe for probe in PROBES if probe.name in FLOOR]
     together = [probe for probe in PROBES if probe.max_examples is None]
     if only == DETERMINISM or (relative and only in {probe.name for probe in together}):
         return together
-    return [probe for probe in PROBES if probe.name == only]
+    if only not in {probe.name for probe in PROBES}:
+        return ()
+    return [probe for probe in PROBES if probe.name in {only, *FLOOR}]

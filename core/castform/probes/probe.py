@@ -123,7 +123,7 @@ class ProbeReport:
     rendering: str
     """How the right answer was written down."""
     unpaid_gold: Sequence[str]
-    """Ids of examples whose right answer earns no more than an empty one, or is not scored."""
+    """Ids of examples whose right answer earns no more than any wrong one, or is not scored."""
     outcomes: Sequence[ProbeOutcome]
     """Of the probes that applied somewhere."""
     crashes: Sequence[Crash]
