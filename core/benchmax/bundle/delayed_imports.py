@@ -5,11 +5,14 @@ from __future__ import annotations
 import builtins
 import dis
 import importlib
+import importlib.resources
+import pkgutil
 from collections.abc import Iterator
 from types import CodeType, FunctionType
 from typing import Any
 
-_IMPORTERS = (importlib.import_module, builtins.__import__)
+_IMPORTERS = (importlib.import_module, builtins.__import__, importlib.resources.files, pkgutil.get_data)
+"""What takes the name of a module. The last two look for a package's data files."""
 _BETWEEN = {"CACHE", "EXTENDED_ARG", "PUSH_NULL", "PRECALL", "NOP", "RESUME", "COPY_FREE_VARS"}
 """Instructions that may stand between a callable and its first argument."""
 _COMPUTING = (
@@ -91,4 +94,5 @@ def _is_importer(instruction: dis.Instruction, module_globals: dict[str, Any]) -
     name = instruction.argval
     if name in ("import_module", "__import__"):
         return True
-    return instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME") and module_globals.get(name) in _IMPORTERS
+    value = module_globals.get(name) if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME") else None
+    return any(value is importer for importer in _IMPORTERS)  # not by ==, which arrays answer by arrays

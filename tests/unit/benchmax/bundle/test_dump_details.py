@@ -6,7 +6,9 @@ import importlib
 import importlib as renamed
 import json
 from importlib import import_module as alias
+from importlib.resources import files
 from pathlib import Path
+from pkgutil import get_data
 from typing import Any
 
 import pytest
@@ -181,8 +183,20 @@ def spelled() -> None:
     importlib.import_module("si{}".format(import_me))  # noqa: UP032
 
 
-def relative() -> None:
-    importlib.import_module(".seven", package=__package__)
+class _Array:
+    """Answers == as arrays do."""
+
+    def __eq__(self, other: object) -> Any:
+        raise ValueError("the truth value of an array is ambiguous")
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+ARRAY = _Array()
+
+
+def with_data() -> Any:
+    return ARRAY, files("some_package") / "data.csv", get_data("other_package", "x"), ARRAY.files("no")  # type: ignore[attr-defined]
 
 
 RELATIVE = """
@@ -197,6 +211,7 @@ def f():
 def test_every_spelling_of_an_import_is_seen() -> None:
     assert list(imported_names(plain)) == ["json", "xml.dom.minidom", "collections.abc"]  # type: ignore[arg-type]
     assert sorted(imported_names(nested)) == ["shelve", "tabnanny", "wave"]  # type: ignore[arg-type]
+    assert list(imported_names(with_data)) == ["some_package", "other_package"]  # type: ignore[arg-type]
     assert list(imported_names(spelled)) == ["one", "two", "three", "four"]  # type: ignore[arg-type]
 
 
