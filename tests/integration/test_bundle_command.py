@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -295,16 +296,38 @@ def test_keys_of_the_host_do_not_reach_the_bundle(home: Path, tmp_path: Path) ->
     ],
 )
 def test_a_wrong_command_exits_2_and_writes_nothing(
-    home: Path, tmp_path: Path, words: tuple[str, ...], said: str
+    in_process: Callable[..., tuple[int, str, str]], tmp_path: Path, words: tuple[str, ...], said: str
 ) -> None:
-    project = write_project(tmp_path / "p")
-    done = castform(home, "make", *words, cwd=project, expect=2)
-    assert said in done.stderr and done.stdout == ""
-    assert not (project / "x").exists()
+    write_project(tmp_path)
+    code, out, err = in_process("make", *words)
+    assert code == 2 and said in err and out == ""
+    assert not (tmp_path / "x").exists()
 
 
-def test_what_is_no_bundle_is_refused(home: Path, tmp_path: Path) -> None:
+def test_what_is_no_bundle_is_refused(
+    in_process: Callable[..., tuple[int, str, str]], tmp_path: Path
+) -> None:
     (tmp_path / "x").write_text("hello")
     for action in ("show", "check"):
-        assert "is not a bundle" in castform(home, action, "x", cwd=tmp_path, expect=2).stderr
-        assert "cannot be read" in castform(home, action, "y", cwd=tmp_path, expect=2).stderr
+        for name, said in (("x", "is not a bundle"), ("y", "cannot be read")):
+            code, out, err = in_process(action, name)
+            assert code == 2 and said in err and out == ""
+
+
+@pytest.fixture
+def in_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, str, str]]:
+    """Return a function that runs a command in this process: exit code, stdout, stderr."""
+    from castform.cli.main import main
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    for name in ("echo_env", "bundled_echo_env"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+
+    def run(*words: str) -> tuple[int, str, str]:
+        code = main(["bundle", *words])
+        return code, *capsys.readouterr()
+
+    return run

@@ -53,7 +53,7 @@ def test_a_quick_command_imports_nothing_heavy(words):
 
 
 @pytest.mark.parametrize(
-    "command", ["env", "plugins", "model", "validate", "eval", "train", "runs", "doctor", "x"]
+    "command", ["env", "plugins", "model", "validate", "eval", "train", "bundle", "runs", "doctor", "x"]
 )
 def test_the_help_of_a_command_imports_neither_torch_nor_a_client(command):
     slow = {"torch", "transformers", "peft", "openai", "aiohttp", "sqlalchemy", "pydantic"}
