@@ -24,7 +24,15 @@ MOST_TIMEOUT_SECONDS = 30.0
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command line."""
-    parser.add_argument("environment", help="environment id, or a path to one Python file")
+    parser.add_argument(
+        "environment",
+        nargs="+",
+        help="environment ids or paths to Python files; plugin/* is each of a plugin's, and so is a plugin "
+        "with several and no default one",
+    )
+    parser.add_argument(
+        "--jobs", type=_positive, metavar="N", help="of several environments, so many at once (the cores)"
+    )
     parser.add_argument(
         "-a",
         "--arg",
@@ -61,6 +69,7 @@ def run(args: argparse.Namespace) -> int:
     """Run the command that was parsed; 1 when a fault was found."""
     import asyncio
 
+    from castform.cli.certify_many import certify_many, expand_ids
     from castform.cli.env_show import parse_arguments
     from castform.cli.measured_run import settle
     from castform.plugins import load_environment
@@ -69,8 +78,15 @@ def run(args: argparse.Namespace) -> int:
     accepted = parse_accepted(args.accept)
     if args.example is not None and args.only is None:
         raise UsageError("--example needs --only, the probe or check to play on it")
+    ids = expand_ids(args.environment)
+    args.environment = ids[0]
     config = read_config(args, sampling__temperature=args.temperature)
     arguments = {**config.environment.args, **parse_arguments(args.arg)}
+    if len(ids) > 1:
+        options = make_options(args, config, accepted)
+        return certify_many(
+            args, ids, arguments=arguments, options=options, save=lambda found: _save(found, None)
+        )
     loaded = load_environment(config.environment.id, arguments)
     options = make_options(args, config, accepted)
     certification = settle(asyncio.run, _certify(args, config, loaded, arguments, options))
@@ -86,7 +102,7 @@ def run(args: argparse.Namespace) -> int:
             print_note(f"certificate: {path}")
     if args.only is not None:
         return EXIT_FAULT if certification.still_there else 0
-    return 0 if certification.passed else EXIT_FAULT
+    return EXIT_FAULT if certification.faults else 0
 
 
 def make_options(args: argparse.Namespace, config: RunConfig, accepted: dict[str, str]) -> CertifyOptions:

@@ -21,7 +21,7 @@ class GymConfig(BaseModel):
     eval_examples: int = Field(100, ge=1, le=100_000)
     """Most held-out questions."""
     answer: Literal["tags", "text"] = "tags"
-    """What is scored: the inside of the one pair of <answer> tags, or the whole reply as it is."""
+    """What is scored: the inside of the one pair of <answer> tags, or the whole reply, without the space around it."""
     options: dict[str, Any] = Field(default_factory=dict)
     """The dataset's own options, as reasoning-gym names them: {min_terms = 2, max_terms = 3}."""
 

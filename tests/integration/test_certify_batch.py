@@ -1,0 +1,123 @@
+"""Many environments at once: what one of them does costs no other one its certificate."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from castform.certify.batch import BatchResult, certify_batch
+from castform.certify.certification import CertifyOptions
+from castform.cli.certify_many import expand_ids
+from castform.cli.main import main
+from castform.errors import UsageError
+
+ENVIRONMENT = """
+import os, time
+from benchmax.envs import BaseEnv, Dataset, Example
+
+class Sums(BaseEnv):
+    max_turns = 1
+
+    async def create_dataset(self, split, base_dir, *, max_examples=None):
+        {dataset}
+        numbers = range(40, 48) if split == "eval" else range(8)
+        return Dataset([
+            Example(id=str(n), payload={{"prompt_messages": [{{"role": "user", "content": f"{{n}} + 100?"}}],
+                                         "ground_truth": str(n + 100)}})
+            for n in numbers
+        ])
+
+    async def compute_reward(self, rollout):
+        {reward}
+        return {{"correct": float((rollout.messages[-1]["content"] or "").strip() == rollout.example_args["ground_truth"])}}
+"""
+
+
+def write(folder: Path, name: str, *, dataset: str = "pass", reward: str = "pass") -> str:
+    path = folder / f"{name}.py"
+    path.write_text(ENVIRONMENT.format(dataset=dataset, reward=reward))
+    return str(path)
+
+
+OPTIONS = CertifyOptions(examples=3, max_seconds=60)
+
+
+def test_one_that_ends_its_process_and_one_that_cannot_be_loaded_cost_only_themselves(tmp_path: Path) -> None:
+    ids = [
+        write(tmp_path, "first"),
+        write(tmp_path, "dies", reward="os._exit(7)"),
+        write(tmp_path, "second"),
+        str(tmp_path / "missing.py"),
+        write(tmp_path, "third"),
+    ]
+    told: list[BatchResult] = []
+    results = certify_batch(ids, options=OPTIONS, jobs=1, on_result=told.append)
+    assert [result.id for result in results] == ids == [result.id for result in told]
+    assert [result.passed for result in results] == [True, False, True, False, True]
+    codes = [[f.code for f in result.findings if f.level == "fault"] for result in results]
+    assert codes == [[], ["certify_crashed"], [], ["certify_failed"], []]
+    assert "exit code 7" in results[1].describe()
+    assert "missing.py" in results[3].describe()
+    assert results[0].as_dict()["conclusion"].startswith("no fault found")
+    assert results[1].as_dict()["findings"][0]["code"] == "certify_crashed"
+    json.dumps([result.as_dict() for result in results])
+
+
+def test_one_that_hangs_is_killed_at_its_own_deadline(tmp_path: Path) -> None:
+    ids = [write(tmp_path, "hangs", dataset="time.sleep(3600)"), write(tmp_path, "sound")]
+    options = CertifyOptions(examples=3, max_seconds=3)
+    hangs, sound = certify_batch(ids, options=options, jobs=1, grace_seconds=20)
+    assert [finding.code for finding in hangs.findings] == ["certify_timeout"]
+    assert "not done after 23 s" in hangs.describe()
+    assert 23 <= hangs.seconds < 60
+    assert sound.certification is not None
+
+
+def test_arguments_go_to_each_and_transcripts_stay_in_the_worker() -> None:
+    (result,) = certify_batch(
+        ["arith/add"], arguments={"train_examples": 4}, options=CertifyOptions(examples=3), jobs=8
+    )
+    assert result.certification is not None and result.certification.probes is not None
+    assert result.certification.arguments == {"train_examples": 4}
+    assert result.certification.probes.groups == ()
+    assert result.certification.rates is not None
+
+
+def test_no_environments_are_no_work() -> None:
+    assert certify_batch([]) == []
+
+
+def test_a_bare_plugin_of_many_and_a_pattern_mean_each() -> None:
+    assert len(expand_ids(["gym"])) == 105
+    assert expand_ids(["gym/*_integration"]) == ["gym/intermediate-integration", "gym/simple-integration"]
+    assert expand_ids(["arith"]) == ["arith"]
+    assert expand_ids(["arith/add*", "arith/add", "lookup", "some/file.py"]) == [
+        "arith/add",
+        "arith/add24",
+        "arith/add2",
+        "lookup",
+        "some/file.py",
+    ]
+    with pytest.raises(UsageError, match="fits 'zz\\*'"):
+        expand_ids(["arith/zz*"])
+
+
+def test_the_command_exits_1_when_one_has_a_fault(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sound, dies = write(tmp_path, "sound"), write(tmp_path, "dies", reward="os._exit(7)")
+    words = ["env", "certify", sound, dies, "--examples", "3", "--jobs", "2"]
+    assert main([*words, "--json"]) == 1
+    out, err = capsys.readouterr()
+    data = json.loads(out)
+    assert data["passed"] is False
+    assert [found["passed"] for found in data["environments"]] == [True, False]
+    assert "2 of 2" in err
+    assert main(words) == 1
+    table = capsys.readouterr().out
+    assert "no fault" in table and "not certified" in table and "2 environments, 1 with a fault" in table
+
+
+def test_options_for_one_environment_are_refused_for_several(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["env", "certify", "arith/add", "lookup", "--only", "echo"]) == 2
+    assert "--only is for one environment" in capsys.readouterr().err
