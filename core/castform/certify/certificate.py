@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import json
@@ -48,6 +49,7 @@ def make_certificate(found: Certification, *, certified_at: datetime) -> dict[st
         "format": FORMAT,
         "certified_at": certified_at.astimezone(UTC).isoformat(timespec="seconds"),
         "passed": data["passed"],
+        "complete": data["complete"],
         "conclusion": data["conclusion"],
         "id": found.id,
         "environment_name": found.id.partition("/")[2] if not is_path(found.id) else found.pin.id,
@@ -87,7 +89,8 @@ def save_certificate(certificate: dict[str, Any], path: Path) -> None:
             os.fsync(file.fileno())
         part.replace(path)
     except OSError as error:
-        part.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            part.unlink()
         kind = RunFailedError if error.errno == errno.ENOSPC else UsageError
         raise kind(f"the certificate cannot be written to {path}: {error.strerror}") from error
 

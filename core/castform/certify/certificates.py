@@ -33,7 +33,7 @@ class CertificateState(NamedTuple):  # not a dataclass: those cost a tenth of th
     environment: str
     """Its name in the plugin."""
     status: str
-    """passed, failed, or expired."""
+    """passed, failed, incomplete (nothing was scored), or expired."""
     changes: tuple[str, ...] = ()
     """Why it has expired."""
     shipped: bool = False
@@ -79,7 +79,7 @@ def read_states(entry: CatalogEntry) -> list[CertificateState]:
         if name in found and not found[name].changes:
             continue
         changes = tuple(find_changes(data, entry, package))
-        status = "expired" if changes else "passed" if data.get("passed") is True else "failed"
+        status = "expired" if changes else _verdict(data)
         if name not in found or not changes:
             found[name] = CertificateState(name, status, changes, shipped)
     return [found[name] for name in sorted(found)]
@@ -115,6 +115,12 @@ def summarize_states(states: Iterable[CertificateState]) -> str:
         return str(states[0])
     counts = {kind: sum(state.status == kind for state in states) for kind in ("passed", "failed", "expired")}
     return ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
+
+
+def _verdict(certificate: Mapping[str, Any]) -> str:
+    if certificate.get("passed") is True:
+        return "passed"
+    return "incomplete" if certificate.get("complete") is False else "failed"
 
 
 def _made_here(plugin: str) -> list[tuple[bool, str]]:

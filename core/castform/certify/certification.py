@@ -80,9 +80,14 @@ class Certification:
         return [f for f in self.findings if f.level == "fault" and f.code not in self.options.accepted]
 
     @property
+    def complete(self) -> bool:
+        """Whether the reward was looked at: at least some probe was scored."""
+        return self.probes is not None and any(outcome.scored for outcome in self.probes.outcomes)
+
+    @property
     def passed(self) -> bool:
-        """Whether no fault is left."""
-        return not self.faults
+        """Whether the reward was looked at and no fault is left."""
+        return self.complete and not self.faults
 
     @property
     def unused_accepts(self) -> list[str]:
@@ -94,9 +99,11 @@ class Certification:
         """Return the conclusion as one sentence."""
         if self.options.only is not None:
             return f"{self.options.only}: {'found again' if self.still_there else 'not found'}"
-        if self.passed:
-            open_points = sum(finding.level == "unchecked" for finding in self.findings)
-            return "no fault found" + (f", {open_points} points not checked" if open_points else "")
+        if not self.faults:
+            if not self.complete:
+                return "not certified: no answer was scored, so nothing is known of the reward"
+            count = sum(finding.level == "unchecked" for finding in self.findings)
+            return "no fault found" + (f", {count} point{'s' * (count > 1)} not checked" if count else "")
         codes = dict.fromkeys(finding.code for finding in self.faults)
         return f"not sound: {', '.join(code.replace('_', ' ') for code in codes)}"
 
@@ -133,6 +140,7 @@ class Certification:
         """Return JSON values, without transcripts."""
         return {
             "passed": self.passed,
+            "complete": self.complete,
             "conclusion": self.describe(),
             "id": self.id,
             "environment": self.pin.as_dict(),
