@@ -11,7 +11,7 @@ from castform.certify.certify import certify_environment
 
 HERE = Path(__file__).parents[1] / "environments"
 OPTIONS = CertifyOptions(examples=12)
-TRUE_OF_STRICT_ONES = ("false_fail_", "reward_pays_retracted")
+TRUE_OF_STRICT_ONES = ("false_fail_", "reward_pays_retracted", "reward_pays_negated")
 """Warnings that hold for a sound environment which reads one form of an answer, or the last block only."""
 
 DEFECTS: dict[str, set[str]] = {
