@@ -49,10 +49,12 @@ def canonical_pickle(data: bytes) -> CanonicalPickle:
     _settle_addresses(root)
     count_uses(root)
     root.uses += 1  # by whoever loads it
-    content = _Writer(trackers=set(trackers), prefix="0" * 32).write(root)
-    prefix = hashlib.sha256(content).hexdigest()[:32]
-    writer = _Writer(trackers=set(trackers), prefix=prefix)
+    writer = _Writer(trackers=set(trackers), prefix="0" * 32)
     written = writer.write(root)
+    if trackers:  # their ids follow from the content, so it is written once more with them
+        prefix = hashlib.sha256(written).hexdigest()[:32]
+        writer = _Writer(trackers=set(trackers), prefix=prefix)
+        written = writer.write(root)
     new_ids = {old: writer.tracker_text(key) for key, old in trackers.items() if key in writer.numbers}
     return CanonicalPickle(data=written, root=root, tracker_ids=new_ids)
 

@@ -21,6 +21,10 @@ _PATTERNS = (
     ("a bearer token", re.compile(r"\b[Bb]earer +(?=[A-Za-z0-9._~+/-]*[0-9])[A-Za-z0-9._~+/-]{20,}")),
     ("a password in a URL", re.compile(r"\b[a-z][a-z0-9+.-]*://[^/\s:@'\"]*:(?![{$<*])[^/\s:@'\"]+@")),
 )
+_HINT = re.compile(
+    "sk-|gh[pousr]_|github_pat_|glpat-|hf_|AKIA|ASIA|AIza|xox|k_live_|pypi-|npm_|eyJ|-----BEGIN|earer|://"
+)
+"""Stands in every text that one of the patterns matches, and in few others."""
 _SECRET_NAME = re.compile(
     r"(?:^|[_-])(?:api[_-]?key|secret(?:[_-]?key)?|passw(?:or)?d|passphrase|private[_-]?key|"
     r"(?:auth|access|bearer|refresh|id|session|api)[_-]?token|authorization|credentials?)$",
@@ -38,6 +42,8 @@ MIN_SECRET_CHARACTERS = 8
 
 def secret_in(text: str) -> str | None:
     """Return what kind of secret stands in a text, None when none is recognised."""
+    if _HINT.search(text) is None:
+        return None
     return next((kind for kind, pattern in _PATTERNS if pattern.search(text)), None)
 
 
