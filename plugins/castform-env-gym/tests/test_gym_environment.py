@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from castform_env_gym.config import GymConfig
 from castform_env_gym.draws import GIVE_UP_AFTER, Draws, hash_question, split_of
 from castform_env_gym.names import DATASETS, NO_GOLD
+from pydantic import ValidationError
 
 from benchmax.envs import BaseRollout, Example
-from castform.errors import CastformError, ConfigError
-from castform.plugins import load_environment
+from castform.plugins import PluginFailure, load_environment
 from castform.testing import FakeModel
 
 SLOW_TO_MAKE = {
@@ -174,7 +175,7 @@ def test_the_datasets_own_options_are_passed_on() -> None:
 
 @pytest.mark.parametrize("options", [{"no_such": 1}, {"min_numbers": 9, "max_numbers": 2}])
 def test_options_that_the_dataset_does_not_take_are_refused_before_anything_runs(options) -> None:
-    with pytest.raises(CastformError, match=r"gcd of reasoning-gym .* does not take the options"):
+    with pytest.raises(PluginFailure, match=r"gcd of reasoning-gym .* does not take the options"):
         load("gcd", options=options)
 
 
@@ -189,8 +190,8 @@ def test_options_that_the_dataset_does_not_take_are_refused_before_anything_runs
     ],
 )
 def test_a_setting_out_of_bounds_is_refused(args: dict[str, Any], word: str) -> None:
-    with pytest.raises(ConfigError, match=word):
-        load("gcd", **args)
+    with pytest.raises(ValidationError, match=word):
+        GymConfig(**args)
 
 
 def test_an_example_says_which_version_made_it() -> None:

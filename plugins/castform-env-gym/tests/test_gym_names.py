@@ -7,7 +7,6 @@ import pytest
 from castform_env_gym import factories
 from castform_env_gym.names import BY_CATEGORY, DATASETS
 
-from castform.errors import UsageError
 from castform.plugins import load_environment
 
 
@@ -37,8 +36,3 @@ def test_a_factory_exists_for_datasets_alone() -> None:
 def test_underscores_and_dashes_name_the_same_environment() -> None:
     assert load_environment("gym/coin_flip").environment.dataset == "coin_flip"
     assert load_environment("gym/coin-flip").environment.dataset == "coin_flip"
-
-
-def test_the_bare_plugin_is_no_environment() -> None:
-    with pytest.raises(UsageError, match="105 environments"):
-        load_environment("gym")
