@@ -60,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--max-seconds",
         type=_positive_seconds,
         metavar="S",
-        help="of everything; the rest is unchecked (180)",
+        help="of everything; the rest is unchecked (180; 60 of each of several)",
     )
     add_model_arguments(parser, required=False)
 

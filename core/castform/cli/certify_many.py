@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from castform.certify.rates import Rate
 
 EXIT_FAULT = 1
+MAX_SECONDS = 60.0
+"""Of each environment, where the command line does not say."""
 FOR_ONE_ALONE = ("only", "example", "output", "model", "base_url", "adapter")
 """Options that mean one environment."""
 
@@ -72,6 +75,8 @@ def certify_many(
             raise UsageError(
                 f"--{flag} is for one environment, not for {len(ids)}", hint="certify that one alone with it"
             )
+    if args.max_seconds is None:
+        options = replace(options, max_seconds=MAX_SECONDS)
     began = time.monotonic()
     done = 0
 
