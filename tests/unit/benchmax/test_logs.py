@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -86,3 +90,88 @@ async def test_rewards_that_cannot_be_merged_are_logged_under_their_rollout(
 def test_nothing_is_current_outside_of_a_rollout() -> None:
     assert current_rollout_id() is None
     assert current_group_ids() == ()
+
+
+class _MessyContext(_Env):
+    @asynccontextmanager
+    async def rollout_context(self, rollout_id: str, example: Any) -> AsyncIterator[None]:
+        try:
+            yield
+        finally:
+            raise OSError("cannot remove the folder")
+
+
+class _LateMess(_MessyContext):
+    rollout_timeout_seconds = 0.5
+
+    async def compute_reward(self, rollout: BaseRollout) -> dict[str, float]:
+        await asyncio.Event().wait()
+        return {}
+
+
+class _Late(_Env):
+    rollout_timeout_seconds = 0.5
+
+    async def compute_reward(self, rollout: BaseRollout) -> dict[str, float]:
+        await asyncio.Event().wait()
+        return {}
+
+
+@pytest.mark.parametrize("env", [_MessyContext(), _LateMess()])
+async def test_a_clean_up_that_fails_is_logged_with_its_traceback(
+    env: BaseEnv, caplog: pytest.LogCaptureFixture
+) -> None:
+    records = await _logged(env, caplog)
+    (record,) = [r for r in records if "clean-up" in r.getMessage()]
+    assert record.getMessage() == "clean-up after rollout r1 failed"
+    assert record.exc_info and isinstance(record.exc_info[1], OSError)
+
+
+async def test_a_rollout_that_only_took_too_long_has_no_failed_clean_up(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    assert [r.getMessage() for r in await _logged(_Late(), caplog) if "clean-up" in r.getMessage()] == []
+
+
+class _Swallows(_Env):
+    """Its context takes the interruption for itself, so the rollout never comes to an end of its own."""
+
+    rollout_timeout_seconds = 0.5
+
+    @asynccontextmanager
+    async def rollout_context(self, rollout_id: str, example: Any) -> AsyncIterator[None]:
+        with contextlib.suppress(asyncio.CancelledError):
+            yield
+
+    async def list_tools(self) -> Any:
+        raise asyncio.CancelledError
+
+
+async def test_an_interruption_that_the_environment_swallows_is_no_result() -> None:
+    async with ChatServer([{"content": "hi"}]) as server:
+        example = Example("e", {"prompt_messages": [{"role": "user", "content": "q"}]})
+        request = RolloutRequest("r1", example, "m", server.base_url, StaticBearerAuth("k"))
+        env = _Swallows()
+        outcome = (await env.run_group([request]))["r1"]
+        await env.aclose()
+    assert (outcome.rewards, outcome.termination_reason) == ({}, "unknown")
+    assert outcome.error == "the rollout was interrupted"
+
+
+class _Breaks(_Env):
+    async def run_rollout(self, request: Any) -> Any:
+        raise LookupError(request.rollout_id)
+
+
+async def test_only_the_first_contract_error_is_raised_and_the_others_are_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    example = Example("e", {"prompt_messages": [{"role": "user", "content": "q"}]})
+    requests = [RolloutRequest(i, example, "m", "http://x", StaticBearerAuth("k")) for i in ("a", "b", "c")]
+    with pytest.raises(LookupError, match="a"), caplog.at_level(logging.ERROR, logger="benchmax"):
+        await _Breaks().run_group(requests)
+    assert [r.getMessage() for r in caplog.records] == [
+        "rollout b broke its environment too",
+        "rollout c broke its environment too",
+    ]
+    assert [str(r.exc_info[1]) for r in caplog.records if r.exc_info] == ["b", "c"]
