@@ -103,7 +103,7 @@ class Attempt:
 
     async def _score(self) -> None:
         rollout = self._ended()
-        if rollout.termination_reason in self._env.scorable_termination_reasons and rollout.rewards is None:
+        if rollout.rewards is None:
             try:
                 rewards = await _awaited(self._env.compute_reward(rollout))
                 self._rollout = replace(rollout, rewards=rewards)
