@@ -19,8 +19,8 @@ HEAD = """# What certify finds in reasoning-gym
 Every dataset of reasoning-gym {source}, certified as `gym/<dataset>` with the first {examples} training examples, without a model. Written on {day} by
 
 ```console
-$ castform env certify gym --examples {examples} --json > findings.json
-$ python bench/certified_gym.py findings.json
+$ castform env certify gym --examples {examples} --json --max-seconds 120 > findings.json
+$ python bench/certified_gym.py findings.json --day {day}
 ```
 
 {faulty} of {total} have a fault. `castform env certify gym/<dataset>` shows each finding with the command that shows it again.
@@ -75,7 +75,7 @@ def _row(item: dict[str, Any]) -> str:
     ceiling = rates.get("false_pass_ceiling")
     cells = [
         item["id"].partition("/")[2].replace("-", "_"),
-        "no fault" if item["passed"] else "FAULT",
+        _verdict(item),
         _share(ceiling),
         ceiling["what"] if ceiling and ceiling["share"] else "",
         _share(rates.get("false_fail")),
@@ -84,6 +84,12 @@ def _row(item: dict[str, Any]) -> str:
         ", ".join(_codes(item, "warning")),
     ]
     return f"| {' | '.join(cells)} |\n"
+
+
+def _verdict(item: dict[str, Any]) -> str:
+    if not item["passed"]:
+        return "FAULT"
+    return "no fault" if item.get("stage_seconds") else "not checked"
 
 
 def _codes(item: dict[str, Any], level: str) -> list[str]:
