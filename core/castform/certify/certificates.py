@@ -64,21 +64,24 @@ def read_certificate(path: str | Path) -> dict[str, Any] | None:
     return data if isinstance(data, dict) and data.get("format") == FORMAT else None
 
 
-def read_states(entry: CatalogEntry) -> list[CertificateState]:
+def read_states(entry: CatalogEntry, made_here: Sequence[str] | None = None) -> list[CertificateState]:
     """Return the certificates of a plugin, its environments made with their default arguments, by name.
 
     One that was made here counts before one that the package ships, unless it has expired.
+    `made_here` is what `list_made_here` gave, for whoever asks for many plugins.
     """
+    made_here = list_made_here() if made_here is None else made_here
     package = _package_folder(entry.module.partition(":")[0].partition(".")[0], entry.path)
     found: dict[str, CertificateState] = {}
-    for shipped, path in [*_made_here(entry.name), *_shipped(package)]:
+    hashes: dict[str, str] = {}
+    for shipped, path in [*_of_plugin(entry.name, made_here), *_shipped(package)]:
         data = read_certificate(path)
         if data is None or data.get("arguments"):
             continue
         name = str(data.get("environment_name", ""))
         if name in found and not found[name].changes:
             continue
-        changes = tuple(find_changes(data, entry, package))
+        changes = tuple(find_changes(data, entry, package, hashes))
         status = "expired" if changes else _verdict(data)
         if name not in found or not changes:
             found[name] = CertificateState(name, status, changes, shipped)
@@ -86,9 +89,16 @@ def read_states(entry: CatalogEntry) -> list[CertificateState]:
 
 
 def find_changes(
-    certificate: Mapping[str, Any], entry: CatalogEntry, package: str | None = None
+    certificate: Mapping[str, Any],
+    entry: CatalogEntry,
+    package: str | None = None,
+    hashes: dict[str, str] | None = None,
 ) -> Sequence[str]:
-    """Return what is no longer as it was certified, in a few words each; empty while it holds."""
+    """Return what is no longer as it was certified, in a few words each; empty while it holds.
+
+    `hashes` keeps what was hashed, for further certificates of the same package.
+    """
+    hashes = {} if hashes is None else hashes
     pin = certificate.get("environment")
     pin = pin if isinstance(pin, Mapping) else {}
     changes = []
@@ -99,7 +109,9 @@ def find_changes(
     if not changes:  # a new version has new files, of course
         name = str(certificate.get("package") or "")
         folder = _package_folder(name, entry.path) if name else package
-        if folder is None or _hash(folder) != pin.get("content_sha256"):
+        if folder is not None and folder not in hashes:
+            hashes[folder] = _hash(folder)
+        if folder is None or hashes[folder] != pin.get("content_sha256"):
             changes.append("files")
     if certificate.get("battery") != BATTERY_VERSION:
         changes.append(f"probes {certificate.get('battery')} -> {BATTERY_VERSION}")
@@ -123,10 +135,16 @@ def _verdict(certificate: Mapping[str, Any]) -> str:
     return "incomplete" if certificate.get("complete") is False else "failed"
 
 
-def _made_here(plugin: str) -> list[tuple[bool, str]]:
-    folder = str(certificates_folder())
-    prefix = f"{normalize_name(plugin)}{SEPARATOR}"
-    return [(False, path) for path in _json_files(folder) if path.startswith(f"{folder}/{prefix}")]
+def list_made_here() -> list[str]:
+    """Return the paths of all certificates that were made here."""
+    return _json_files(str(certificates_folder()))
+
+
+def _of_plugin(plugin: str, paths: Sequence[str]) -> list[tuple[bool, str]]:
+    if not paths:
+        return []
+    prefix = f"/{normalize_name(plugin)}{SEPARATOR}"
+    return [(False, path) for path in paths if path[path.rindex("/") :].startswith(prefix)]
 
 
 def _shipped(package: str | None) -> list[tuple[bool, str]]:

@@ -55,11 +55,12 @@ def run(args: argparse.Namespace) -> int:
 
 def _list_plugins(*, as_json: bool) -> int:
     """Read metadata and certificates only: no plugin is imported."""
-    from castform.certify.certificates import read_states, summarize_states
+    from castform.certify.certificates import list_made_here, read_states, summarize_states
     from castform.plugins.catalog import allowed_names, find_clashes, is_core, list_installed, select_allowed
 
     entries = [e for e in select_allowed(list_installed(), allowed_names()) if not is_core(e)]
-    states = {entry.path + entry.name: read_states(entry) for entry in entries}
+    made_here = list_made_here()
+    states = {entry.path + entry.name: read_states(entry, made_here) for entry in entries}
     if as_json:
         print_json(
             [
