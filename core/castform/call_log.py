@@ -100,5 +100,5 @@ def _read_lines(path: Path) -> Iterator[tuple[int, int, bytes]]:
 def _decode(path: Path, number: int, line: bytes) -> ModelCall:
     try:
         return decode_call(line)
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise RunFailedError(f"{path}:{number} is not a recorded call: {error}") from error

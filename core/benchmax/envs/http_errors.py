@@ -24,7 +24,7 @@ def describe_http_error(status: int, body: bytes) -> str:
     message = error_fields(body)[1]
     if status < 400 and message is None:
         message = "a redirect, which is not followed"
-    return f"HTTP {status}: {message or shortened(body) or 'no message'}"
+    return f"HTTP {status}: {(message or '')[:MAX_ERROR_CHARS] or shortened(body) or 'no message'}"
 
 
 def error_fields(body: bytes) -> tuple[object, str | None]:
@@ -33,7 +33,7 @@ def error_fields(body: bytes) -> tuple[object, str | None]:
         error = json.loads(body)["error"]
         message = error.get("message")
         return error.get("code"), message if isinstance(message, str) else None
-    except (ValueError, LookupError, TypeError, AttributeError):
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None, None
 
 

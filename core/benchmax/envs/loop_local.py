@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class LoopLocal(Generic[T]):
-    """Holds what `make` built for each running event loop. Pickles as an empty holder."""
+    """Holds what `make` built for each running event loop, in any thread. Pickles as an empty holder."""
 
     def __init__(self, make: Callable[[], T]) -> None:
         self._make = make
@@ -21,7 +21,9 @@ class LoopLocal(Generic[T]):
         loop = asyncio.get_running_loop()
         value = self._values.get(loop)
         if value is None:
-            self._values = {other: kept for other, kept in self._values.items() if not other.is_closed()}
+            for other in list(self._values):  # a copy: loops of other threads come and go meanwhile
+                if other.is_closed():
+                    self._values.pop(other, None)
             value = self._values[loop] = self._make()
         return value
 

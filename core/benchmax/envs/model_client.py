@@ -135,7 +135,7 @@ class ModelClient:
 def _decoded_reply(body: bytes) -> dict[str, Any]:
     try:
         reply = json.loads(body)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise RolloutFailure("model_error", f"the reply is not JSON: {shortened(body)}") from error
     if not isinstance(reply, dict):
         raise RolloutFailure("model_error", f"the reply is not a JSON object: {shortened(body)}")

@@ -41,6 +41,6 @@ def _seconds_asked_for(retry_after: str | None) -> float | None:
 
         try:
             seconds = parsedate_to_datetime(retry_after).timestamp() - time.time()
-        except ValueError:
+        except (ValueError, OverflowError):
             return None
     return max(seconds, 0.0) if seconds == seconds else None  # NaN differs from itself

@@ -25,7 +25,7 @@ from benchmax.envs import (
 )
 from benchmax.envs.base.rollout import own_copy
 from benchmax.envs.observe import observe_rollouts
-from benchmax.testing import ChatServer, ErrorReply, ServedRequest, function_call
+from benchmax.testing import ChatServer, ErrorReply, RawReply, ServedRequest, function_call
 from benchmax.testing.chat_server import Reply
 
 SAYS_42: Reply = {"content": "42"}
@@ -241,6 +241,12 @@ async def test_retries_are_bounded() -> None:
 async def test_a_refusal_is_final(status: int) -> None:
     (outcome,), requests = await run(PatientEnv(), [ErrorReply(status=status, message="no")])
     assert outcome == RolloutOutcome({}, "model_error", f"HTTP {status}: no") and len(requests) == 1
+
+
+@pytest.mark.parametrize("status", [200, 400, 503])
+async def test_a_reply_nested_too_deep_to_read_is_model_error(status: int) -> None:
+    (outcome,), _ = await run(PatientEnv(), [RawReply(body=b"[" * 100_000, status=status)])
+    assert outcome.termination_reason == "model_error" and "[[[[" in str(outcome.error)
 
 
 async def test_retry_after_zero_is_honoured_over_the_pause() -> None:

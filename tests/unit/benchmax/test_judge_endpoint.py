@@ -409,6 +409,22 @@ async def test_the_timeout_says_what_went_before_it():
     assert str(caught.value) == "no verdict within 1 seconds; before that: HTTP 500: down"
 
 
+async def test_what_is_wrong_with_a_reply_is_told_in_two_hundred_characters():
+    def refuse(found: Mapping[str, Any]) -> None:
+        raise ValueError("n" + "o" * 900_000)
+
+    async with ChatServer([ONE]) as server:
+        with pytest.raises(JudgeError) as caught:
+            await ask_judge(judge_of(server, max_retries=0), "?", request_id="r", read=refuse)
+    assert f"no verdict: n{'o' * 199}; the reply begins" in str(caught.value)
+
+
+@pytest.mark.parametrize("status", [400, 429])
+async def test_an_error_body_nested_too_deep_to_read_is_a_judge_error(status):
+    text, _ = await asked([RawReply(body=b"[" * 100_000, status=status)], max_retries=0)
+    assert text.startswith(f"HTTP {status}: [[[[") and len(text) < 600
+
+
 async def test_a_huge_reply_is_refused_without_being_read():
     text, requests = await asked([RawReply(body=b" " * 5_000_000), ONE])
     assert text == "the reply (HTTP 200) has more than 1,048,576 bytes; the rest was not read"

@@ -221,3 +221,9 @@ def test_thinking_is_left_out_wherever_it_is():
     assert without_thoughts("a<think>b\nc") == "a"
     assert without_thoughts("a</think>b</thinking>c") == "c"
     assert without_thoughts("plain") == "plain"
+
+
+def test_a_reply_cut_off_after_a_backslash_is_read_once():
+    text = '{"' + '\\"' * 400_000 + "\\"
+    assert find_objects(text) == [None]
+    assert find_objects('{"a": "\\"}\\"", "b": {}} {"c": 1}') == [{"a": '"}"', "b": {}}, {"c": 1}]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import gc
 import pickle
+import sys
+import threading
 import weakref
 
 from benchmax.envs.loop_local import LoopLocal
@@ -54,3 +56,31 @@ async def test_a_copy_starts_empty() -> None:
     things = LoopLocal(Thing)
     first = things.get()
     assert pickle.loads(pickle.dumps(things)).get() is not first
+
+
+def test_threads_with_loops_of_their_own_never_lose_a_value() -> None:
+    things = LoopLocal(Thing)
+    lost: list[str] = []
+
+    async def look_often() -> None:
+        first = things.get()
+        for _ in range(5):
+            await asyncio.sleep(0)
+            if things.get() is not first:
+                lost.append("another value in the same loop")
+
+    def run_loops() -> None:
+        for _ in range(40):
+            asyncio.run(look_often())
+
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=run_loops) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(usual)
+    assert lost == []

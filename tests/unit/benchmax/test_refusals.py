@@ -195,6 +195,8 @@ def test_the_failure_of_a_status_says_what_the_server_said() -> None:
     assert said(500, b'{"error": {"message": 7}}') == 'HTTP 500: {"error": {"message": 7}}'
     assert said(500, b"caf\xe9") == "HTTP 500: caf\ufffd"
     assert said(500, b"x" * 600) == "HTTP 500: " + "x" * MAX_ERROR_CHARS
+    assert said(500, b'{"error": {"message": "%s"}}' % (b"x" * 600)) == "HTTP 500: " + "x" * MAX_ERROR_CHARS
+    assert said(500, b"[" * 100_000) == "HTTP 500: " + "[" * MAX_ERROR_CHARS
 
 
 def test_a_secret_of_eight_characters_is_taken_out_and_shorter_words_stay() -> None:
@@ -208,6 +210,19 @@ def test_a_server_may_ask_for_a_minute_and_no_more() -> None:
 
     assert asked(str(MAX_RETRY_SECONDS)) == MAX_RETRY_SECONDS
     assert asked(str(MAX_RETRY_SECONDS + 0.001)) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Mon, 99999999999999999999 Jan 2020 00:00:00 GMT",
+        "Mon, 01 Jan 2020 99999999999999999999:00:00 GMT",
+        "Wed, 21 Oct 2015 07:28:00 +99999999999999999",
+    ],
+)
+def test_a_date_beyond_all_calendars_is_no_retry_after(text: str) -> None:
+    asked, usual = (retry_delay(0, base_seconds=1.0, retry_after=given, key="k") for given in (text, None))
+    assert asked == usual
 
 
 def test_pauses_spread_over_the_whole_of_the_jitter() -> None:

@@ -48,6 +48,15 @@ def test_a_torn_last_line_is_no_call(tmp_path):
     assert CallIndex(path).read(["b"]) is None
 
 
+@pytest.mark.parametrize("line", [b"[]", b"7", b"null", b"{}", b"[" * 100_000, b"\xff"])
+def test_a_line_that_is_no_call_is_named(tmp_path, line):
+    path = tmp_path / "calls.jsonl"
+    append_calls(path, [make_call("a")])
+    path.write_bytes(path.read_bytes() + line + b"\n")
+    with pytest.raises(RunFailedError, match=r"calls.jsonl:2 is not a recorded call"):
+        CallIndex(path)
+
+
 def test_a_folder_that_is_not_there_is_one_clear_error(tmp_path):
     with pytest.raises(RunFailedError, match="cannot record model calls"):
         append_calls(tmp_path / "no" / "calls.jsonl", [make_call("a")])

@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 SEAL_CHARS = 12
 SHOWN_CHARS = 200
-"""Of a reply without a verdict, in the error."""
+"""Of a reply without a verdict, and of what is wrong with it, in the error."""
 
 SEALED = """
 
@@ -62,7 +62,8 @@ async def ask_judge(
         try:
             return read_verdict(reply, read, seal=seal, untrusted=untrusted), reply
         except NoVerdictError as error:
-            raise NoVerdictError(f"no verdict: {error}; the reply begins {reply[:SHOWN_CHARS]!r}") from error
+            why = str(error)[:SHOWN_CHARS]
+            raise NoVerdictError(f"no verdict: {why}; the reply begins {reply[:SHOWN_CHARS]!r}") from error
 
     async with judge.endpoint.turn():
         return await _within_patience(judge, request_id, ask)

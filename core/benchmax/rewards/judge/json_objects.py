@@ -11,8 +11,8 @@ from typing import Any
 _FENCE = re.compile(r"\s*```[\w-]*\s*(\{.*\})\s*```\s*", re.DOTALL)
 _OPENING = re.compile(r'\{(?=\s*["}])')
 """A brace that begins an object, and not one of prose, code or LaTeX."""
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\Z)|[{}]', re.DOTALL)
-"""A string, the last one perhaps without an end, or a brace outside of strings."""
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|[{}]', re.DOTALL)
+"""A string, the last one perhaps without an end, or a brace outside of strings. Possessive: never read twice."""
 
 
 def whole_object(text: str) -> dict[str, Any] | None:
