@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare `list`, `show` and `certify`."""
-    from castform.cli import certify
-
     commands = parser.add_subparsers(
         dest="action", required=True, metavar="list|show|certify", prog=parser.prog
     )
@@ -33,9 +31,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="an argument of the environment",
     )
     show.add_argument("--json", action="store_true", help="JSON on stdout")
-    certify.add_arguments(
-        commands.add_parser("certify", help="say whether an environment can be gamed, and why")
-    )
+    _add_late(commands.add_parser("certify", help="say whether an environment can be gamed, and why"))
+
+
+def _add_late(parser: argparse.ArgumentParser) -> None:
+    """Declare certify's arguments when its words are parsed: listing need not import them."""
+    parse = parser.parse_known_args
+
+    def parse_with_arguments(*args: Any, **options: Any) -> Any:  # argparse's own signature
+        from castform.cli import certify
+
+        certify.add_arguments(parser)
+        return parse(*args, **options)
+
+    parser.parse_known_args = parse_with_arguments  # type: ignore[method-assign]  # argparse has no other seam
 
 
 def run(args: argparse.Namespace) -> int:
