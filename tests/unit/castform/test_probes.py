@@ -363,8 +363,3 @@ async def test_siblings_that_are_ranked_are_measured_beside_the_right_answer():
     assert found(report, "fault") == {}
     # Beside the right answer stand two right rewritings, and on the first example the most common one.
     assert report.gold.mean_score == pytest.approx((1 / 4 + 1 / 3 + 1 / 3) / 3)
-
-
-def test_an_expression_of_the_same_value_is_another_answer() -> None:
-    assert is_right("2*(5 + 7)", "2 * (5+7)")
-    assert not is_right("1*3*5 + 9", "10*(8 - 5) - 6")
