@@ -66,14 +66,16 @@ class JudgedEnv(BaseEnv):
     async def compute_group_rewards(self, rollouts: Sequence[BaseRollout]) -> Mapping[str, RewardMap] | None:
         if not self.in_group:
             return None
-        return await score_group_rubrics(
-            [rollout.rollout_id for rollout in rollouts],
+        ids = [rollout.rollout_id for rollout in rollouts]
+        rewards = await score_group_rubrics(
+            ids,
             [rollout.messages for rollout in rollouts],
             ground_truth="42",
             rubrics=[CORRECT],
             question=QUESTION,
             judge=self.judge,
         )
+        return dict(zip(ids, rewards, strict=True))
 
 
 async def run(

@@ -52,7 +52,7 @@ async def test_the_second_of_two_answers_wins() -> None:
     assert result.scores == (0.0, 1.0)
     assert result.ranking == ((1,), (0,))
     assert result.reasoning == "r"
-    assert result.raw == '{"ranking": [[1], [0]], "reasoning": "r"}'
+    assert result.raw_response == '{"ranking": [[1], [0]], "reasoning": "r"}'
 
 
 async def test_the_ground_truth_stands_between_the_two() -> None:
@@ -99,10 +99,10 @@ async def test_a_group_is_ranked_once_for_each_rubric() -> None:
         scores = await rank_group_rubrics(
             ["r1", "r2"], ["first", "second"], ground_truth="t", question="q", judge=judge, rubrics=rubrics
         )
-        assert scores == {
-            "r1": {"rubric_quality": 0.0, "rubric_a_b": 0.0},
-            "r2": {"rubric_quality": 1.0, "rubric_a_b": 1.0},
-        }
+        assert scores == [
+            {"rubric_quality": 0.0, "rubric_a_b": 0.0},
+            {"rubric_quality": 1.0, "rubric_a_b": 1.0},
+        ]
         assert len(server.requests) == 2
         with pytest.raises(ValueError):
             await rank_group_rubrics(
@@ -157,17 +157,17 @@ async def test_a_loose_proposal_is_an_error() -> None:
 
 async def test_single_linkage_joins_the_ends_of_a_chain() -> None:
     result = await cluster_texts(["ab", "abc", "bc"], NgramDiversityConfig(n=1, similarity_threshold=0.5))
-    assert (result.cluster_ids, result.divisors, result.n_clusters) == ((0, 0, 0), (3, 3, 3), 1)
+    assert (result.cluster_ids, result.divisors, result.n_clusters) == (("0", "0", "0"), (3.0, 3.0, 3.0), 1)
 
 
 async def test_every_component_is_divided_by_the_size_of_the_cluster() -> None:
     rewards = [{"a": 1.0, "b": 0.5}, {"a": 1.0}, {"a": 0.8}]
-    scaled = await scale_by_diversity(rewards, ["same text", "same text", "other"], NgramDiversityConfig())
+    scaled, _ = await scale_by_diversity(rewards, ["same text", "same text", "other"], NgramDiversityConfig())
     assert scaled == [{"a": 0.5, "b": 0.25}, {"a": 0.5}, {"a": 0.8}]
 
 
 async def test_one_text_needs_no_judge_and_an_omitted_one_is_an_error() -> None:
-    async with ChatServer([{"content": '{"clusters": [{"label": "x", "members": [0]}]}'}]) as server:
+    async with ChatServer([{"content": '{"assignments": [{"index": 0, "cluster_id": "x"}]}'}]) as server:
         config = LLMDiversityConfig(judge_at(server))
         assert (await cluster_texts(["a"], config)).divisors == (1,)
         assert server.requests == []

@@ -32,11 +32,13 @@ def _verdict(prompt: str, shown: list[tuple[str, str]]) -> dict[str, Any]:
         proposals = [("Names a cause", "Says what the cause is."), ("Padding too", "Padded.")]
         listed = [{"title": title, "description": text} for title, text in proposals]
         return {"positive_rubrics": listed, "negative_rubrics": []}
-    if '{"clusters"' in prompt:
-        homes = {
-            name: [int(label) for label, text in shown if name in text.lower()] for name in ("air", "sea")
+    if '{"assignments"' in prompt:
+        homes = [next(name for name in ("air", "sea") if name in text.lower()) for _, text in shown]
+        return {
+            "assignments": [
+                {"index": index, "cluster_id": name, "label": name} for index, name in enumerate(homes)
+            ]
         }
-        return {"clusters": [{"label": name, "members": members} for name, members in homes.items()]}
     criterion = re.search(r"^Criterion: (.*)$", prompt, re.MULTILINE)
     assert criterion is not None
     return {"score": int("Padding" not in criterion[1] and "ecause" in shown[0][1])}

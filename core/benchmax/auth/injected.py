@@ -40,17 +40,17 @@ class InjectedAuth:
 
 
 @contextmanager
-def bind_model_auth(bindings: Mapping[str, ModelAuth]) -> Iterator[None]:
+def bind_model_auth(providers: Mapping[str, ModelAuth]) -> Iterator[None]:
     """Bind providers to names for everything that runs inside.
 
     Bindings nest: an inner one adds to the outer ones and wins where both use a name.
     ValueError for a blank name, TypeError for something that is not a ModelAuth.
     """
-    for name, provider in bindings.items():
+    for name, provider in providers.items():
         if not isinstance(name, str) or not name.strip():
             raise ValueError(f"model-auth names must be non-empty strings, not {name!r}")
         check_model_auth(provider)
-    token = _bindings.set({**(_bindings.get() or {}), **bindings})
+    token = _bindings.set({**(_bindings.get() or {}), **providers})
     try:
         yield
     finally:

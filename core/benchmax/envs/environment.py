@@ -23,7 +23,9 @@ from benchmax.envs.shared_types import (
     RolloutRequest,
     ValidationDiagnostic,
 )
-from benchmax.envs.termination import SCORABLE
+from benchmax.envs.termination import SCORABLE, settle_termination_reason
+
+__all__ = ["AttemptT", "Environment", "settle_termination_reason"]
 
 AttemptT = TypeVar("AttemptT", bound=RolloutAttempt)
 

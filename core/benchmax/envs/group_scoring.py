@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from benchmax.envs.logging import group_context, rollout_context
 from benchmax.envs.reward_values import check_rewards
 from benchmax.envs.shared_types import PayloadT, RolloutAttempt, RolloutFailure, RolloutOutcome
-from benchmax.envs.termination import FINISHED, describe_error
+from benchmax.envs.termination import FINISHED, describe_error, settle_termination_reason
 
 if TYPE_CHECKING:
     from benchmax.envs.environment import AttemptT, Environment
@@ -48,16 +48,6 @@ async def _score_together(
         attempt.rollout_id: _merged_outcome(attempt, group_rewards.get(attempt.rollout_id))
         for attempt in scorable
     }
-
-
-def settle_termination_reason(attempt: RolloutAttempt, failure: RolloutFailure) -> str:
-    """Return the attempt's reason after its scoring failed.
-
-    The failure's reason replaces only "finished": a rollout that ran into a budget keeps saying so.
-    """
-    return (
-        failure.termination_reason if attempt.termination_reason == FINISHED else attempt.termination_reason
-    )
 
 
 def _takes_part(environment: Environment[PayloadT, AttemptT], attempt: RolloutAttempt) -> bool:
@@ -120,4 +110,5 @@ def _own_outcome(attempt: RolloutAttempt) -> RolloutOutcome:
 
 
 def _failed_outcome(attempt: RolloutAttempt, failure: RolloutFailure) -> RolloutOutcome:
-    return RolloutOutcome({}, settle_termination_reason(attempt, failure), attempt.error or failure.message)
+    reason = settle_termination_reason(attempt.termination_reason, failure.termination_reason)
+    return RolloutOutcome({}, reason, attempt.error or failure.message)

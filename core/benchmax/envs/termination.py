@@ -29,6 +29,14 @@ KNOWN_REASONS: Final = SCORABLE | {
 """The shared vocabulary. It is open: a server's own finish reason passes through as it is."""
 
 
+def settle_termination_reason(attempt_reason: str, failure_reason: str) -> str:
+    """Return an attempt's reason after its scoring failed for another.
+
+    The failure's reason replaces only "finished": a rollout that ran into a budget keeps saying so.
+    """
+    return failure_reason if attempt_reason == FINISHED else attempt_reason
+
+
 def describe_error(error: BaseException) -> str:
     """Return `Type: message`, the form in which a foreign exception is kept with an outcome."""
     text = str(error)

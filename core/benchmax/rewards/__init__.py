@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from benchmax.rewards.rubric import (
         Rubric,
         RubricEvaluation,
+        RubricPolarity,
         evaluate_single_rubric,
         rubric_reward_key,
     )
@@ -70,7 +71,7 @@ _ON_FIRST_USE = {
     ),
     "judge": ("Judge", "JudgeError", "ask_judge", "fence", "read_number", "read_verdict"),
     "ranking": ("RankingAnchor", "RubricRanking", "evaluate_rubric_ranking", "rank_group_rubrics"),
-    "rubric": ("Rubric", "RubricEvaluation", "evaluate_single_rubric", "rubric_reward_key"),
+    "rubric": ("Rubric", "RubricEvaluation", "RubricPolarity", "evaluate_single_rubric", "rubric_reward_key"),
     "scoring": ("score_group_rubrics", "score_rubrics"),
     "weighted": ("WeightedRewards", "WeightedScore"),
 }
@@ -89,6 +90,7 @@ __all__ = [
     "Rubric",
     "RubricCache",
     "RubricEvaluation",
+    "RubricPolarity",
     "RubricRanking",
     "WeightedRewards",
     "WeightedScore",

@@ -77,8 +77,8 @@ ITEM = {"title": "t", "description": "d"}
 @pytest.mark.parametrize(
     ("reply", "fault"),
     [
-        ({}, "'positive_rubrics' must be a list, not None"),
-        ({"positive_rubrics": []}, "'negative_rubrics' must be a list, not None"),
+        ({"positive_rubrics": None}, "'positive_rubrics' must be a list, not None"),
+        ({"positive_rubrics": [], "negative_rubrics": None}, "'negative_rubrics' must be a list, not None"),
         ({"positive_rubrics": {}, "negative_rubrics": []}, "'positive_rubrics' must be a list"),
         ({"positive_rubrics": ["t"], "negative_rubrics": []}, "rubric must be an object, not 't'"),
         ({"positive_rubrics": [], "negative_rubrics": [{"title": "t"}]}, "'description' must be a non-empty"),
@@ -88,7 +88,6 @@ ITEM = {"title": "t", "description": "d"}
         ),
         ({"positive_rubrics": [{**ITEM, "title": 7}], "negative_rubrics": []}, "'title' must be .* not 7"),
         ({"positive_rubrics": [{**ITEM, "description": ["d"]}], "negative_rubrics": []}, "'description'"),
-        ({"positive_rubrics": [{**ITEM, "title": "?!"}], "negative_rubrics": []}, "letter or digit"),
     ],
 )
 async def test_a_loose_reply_is_an_error(reply: dict[str, Any], fault: str) -> None:
@@ -235,7 +234,7 @@ async def test_a_rubric_that_all_answers_have_come_to_meet_makes_room() -> None:
     cache = RubricCache(1)
     cache.consider("q", Rubric("Cats", "c"), [0, 1])
 
-    async def score(script: Script, answers: Sequence[str]) -> dict[str, dict[str, float]]:
+    async def score(script: Script, answers: Sequence[str]) -> list[dict[str, float]]:
         async with ChatServer(script) as server:
             judge = Judge("judge", server.base_url, StaticBearerAuth("key"), max_retries=0)
             ids = [str(number) for number in range(len(answers))]
@@ -246,21 +245,18 @@ async def test_a_rubric_that_all_answers_have_come_to_meet_makes_room() -> None:
         return rewards
 
     nothing_new = judge_of_words(rubrics=proposed())
-    assert await score(nothing_new, ["cats one"]) == {"0": {"rubric_adaptive": 1.0}}
+    assert await score(nothing_new, ["cats one"]) == [{"rubric_adaptive": 1.0}]
     assert cache.get("q").all == (Rubric("Cats", "c"),)  # one answer cannot tell
-    assert await score(nothing_new, ["", "cats", "dogs"]) == {
-        "0": {"rubric_adaptive": 0.0},
-        "1": {"rubric_adaptive": 1.0},
-        "2": {"rubric_adaptive": 0.0},
-    }
+    assert await score(nothing_new, ["", "cats", "dogs"]) == [
+        {"rubric_adaptive": 0.0},
+        {"rubric_adaptive": 1.0},
+        {"rubric_adaptive": 0.0},
+    ]
     assert cache.get("q").all == (Rubric("Cats", "c"),)
     await score(nothing_new, ["", "cats one", "cats two"])  # the empty answer is not one that lacks cats
     assert cache.get("q").all == ()
     dogs = judge_of_words(rubrics=proposed(positive=[("Dogs", "d")]))
-    assert await score(dogs, ["cats", "cats dogs"]) == {
-        "0": {"rubric_adaptive": 0.0},
-        "1": {"rubric_adaptive": 1.0},
-    }
+    assert await score(dogs, ["cats", "cats dogs"]) == [{"rubric_adaptive": 0.0}, {"rubric_adaptive": 1.0}]
     assert cache.get("q").all == (Rubric("Dogs", "d"),)
 
 

@@ -23,8 +23,8 @@ from benchmax.envs import (
     RolloutRequest,
     StaticBearerAuth,
 )
-from benchmax.envs.group_scoring import settle_termination_reason
 from benchmax.envs.observe import observe_rollouts
+from benchmax.envs.termination import settle_termination_reason
 
 NOT_REWARDS = [
     {"x": float("nan")},
@@ -137,8 +137,7 @@ async def test_the_group_hook_is_not_asked_about_nobody() -> None:
     ("reason", "settled"), [("finished", "judge_error"), ("context_exceeded", "context_exceeded")]
 )
 def test_a_failure_replaces_only_finished(reason: str, settled: str) -> None:
-    attempt = RolloutAttempt(rollout_id="r", termination_reason=reason)
-    assert settle_termination_reason(attempt, RolloutFailure("judge_error", "down")) == settled
+    assert settle_termination_reason(reason, "judge_error") == settled
 
 
 async def test_rollouts_at_a_time_are_capped_over_all_groups() -> None:

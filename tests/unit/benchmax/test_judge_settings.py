@@ -80,7 +80,6 @@ def test_a_judge_with_a_named_key_pickles_without_it():
         ({"timeout": float("inf")}, ValueError, "timeout must be a positive number of seconds, not inf"),
         ({"timeout": True}, TypeError, "timeout must be a number of seconds, not bool"),
         ({"timeout": "5"}, TypeError, "timeout must be a number of seconds, not str"),
-        ({"timeout": None}, TypeError, "timeout must be a number of seconds, not NoneType"),
         ({"retry_seconds": -0.1}, ValueError, "retry_seconds must be zero or a positive number"),
         ({"max_retries": -1}, ValueError, "max_retries must be at least 0, not -1"),
         ({"max_retries": 1.0}, TypeError, "max_retries must be an integer, not float"),
@@ -140,3 +139,7 @@ def test_any_text_can_be_fenced():
     assert fence("A", "").split("\n")[1:-1] == ["| "]
     assert fence("A", "\ud800").split("\n")[1] == "| \ud800"
     assert fence("A", "a\n\nb\n").split("\n")[1:-1] == ["| a", "| ", "| b"]
+
+
+def test_a_judge_may_have_no_time_limit():
+    assert Judge("m", "http://h/v1", AUTH, timeout=None).timeout is None

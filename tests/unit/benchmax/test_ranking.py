@@ -104,7 +104,8 @@ async def test_empty_answers_score_nothing_and_are_not_shown() -> None:
 )
 async def test_nothing_to_compare_needs_no_judge(responses: list[str], scores: tuple[float, ...]) -> None:
     ranking, requests = await rank([ErrorReply(status=500)], responses)
-    assert (ranking, requests) == (RubricRanking(scores, (), "", ""), [])
+    tiers = ((0,),) if sum(scores) else ()
+    assert (ranking, requests) == (RubricRanking(scores, tiers, "", ""), [])
 
 
 async def test_empty_answers_are_not_compared_with_a_reference() -> None:
@@ -193,15 +194,15 @@ async def test_more_presentations_do_not_change_a_judge_without_bias() -> None:
 async def test_reasons_and_replies_of_all_presentations_are_kept() -> None:
     always, _ = await rank([says([[0, 1]], reasoning="why")], ["a", "b"], presentations=2)
     assert always.reasoning == "why\n\nwhy"
-    assert always.raw == "\n\n".join(['{"ranking": [[0, 1]], "reasoning": "why"}'] * 2)
+    assert always.raw_response == "\n\n".join(['{"ranking": [[0, 1]], "reasoning": "why"}'] * 2)
     half, _ = await rank([says([[0, 1]]), says([[0, 1]], reasoning="why")], ["a", "b"], presentations=2)
     assert half.reasoning == "why"
-    assert sorted(half.raw.split("\n\n")) == [
+    assert sorted(half.raw_response.split("\n\n")) == [
         '{"ranking": [[0, 1]], "reasoning": "why"}',
         '{"ranking": [[0, 1]]}',
     ]
     silent, _ = await rank([says([[0, 1]])], ["a", "b"])
-    assert (silent.reasoning, silent.raw) == ("", '{"ranking": [[0, 1]]}')
+    assert (silent.reasoning, silent.raw_response) == ("", '{"ranking": [[0, 1]]}')
 
 
 @pytest.mark.parametrize(
@@ -252,10 +253,9 @@ async def test_the_judge_sees_question_rubric_and_fenced_answers() -> None:
     ("options", "fault"),
     [
         ({"ground_truth": "t", "anchors": [RankingAnchor("a", 0.5)]}, "not both"),
-        ({"ground_truth": " "}, "ground truth is blank"),
         ({"anchors": [RankingAnchor("a", 0.5), RankingAnchor("b", 0.4)]}, "worst to best"),
-        ({"below_ground_truth_ceiling": 0.51}, r"in \[0, 0.5\], not 0.51"),
-        ({"below_ground_truth_ceiling": -0.01}, r"in \[0, 0.5\], not -0.01"),
+        ({"below_ground_truth_ceiling": 1.01}, r"in \[0, 1\], not 1.01"),
+        ({"below_ground_truth_ceiling": -0.01}, r"in \[0, 1\], not -0.01"),
         ({"presentations": 0}, "presentations must be an integer of at least 1, not 0"),
         ({"presentations": True}, "presentations must be an integer"),
         ({"presentations": 1.0}, "presentations must be an integer"),
@@ -315,7 +315,7 @@ WIT = Rubric("Wit", "x")
 
 async def rank_group(
     script: Script, ids: Sequence[str], completions: Sequence[Any], **options: Any
-) -> tuple[dict[str, dict[str, float]], list[ServedRequest]]:
+) -> tuple[list[dict[str, float]], list[ServedRequest]]:
     async with ChatServer(script) as server:
         judge = make_judge(server)
         settings = {"ground_truth": None, "question": "q", "rubrics": [RUBRIC, WIT], **options}
@@ -337,12 +337,11 @@ def wit_upside_down(request: ServedRequest) -> Reply:
 async def test_a_group_has_a_score_for_each_rubric_from_one_request_each() -> None:
     transcript = [{"role": "user", "content": "q"}, {"role": "assistant", "content": " longest "}]
     scores, requests = await rank_group(wit_upside_down, ["r1", "r2", "r3"], ["a", transcript, "bbb"])
-    assert scores == {
-        "r1": {"rubric_depth": 0.0, "rubric_wit": 1.0},
-        "r2": {"rubric_depth": 1.0, "rubric_wit": 0.0},
-        "r3": {"rubric_depth": 0.5, "rubric_wit": 0.5},
-    }
-    assert list(scores) == ["r1", "r2", "r3"]
+    assert scores == [
+        {"rubric_depth": 0.0, "rubric_wit": 1.0},
+        {"rubric_depth": 1.0, "rubric_wit": 0.0},
+        {"rubric_depth": 0.5, "rubric_wit": 0.5},
+    ]
     assert len(requests) == 2
     assert sorted(shown_in(requests[0])) == [(0, "a"), (1, "longest"), (2, "bbb")]
 
@@ -351,20 +350,20 @@ async def test_a_group_is_ranked_against_the_ground_truth_unless_told_otherwise(
     with_it, requests = await rank_group(
         by_length, ["1", "2"], ["a", "bbb"], ground_truth="cc", rubrics=[WIT]
     )
-    assert with_it == {"1": {"rubric_wit": 0.0}, "2": {"rubric_wit": 1.0}}
+    assert with_it == [{"rubric_wit": 0.0}, {"rubric_wit": 1.0}]
     assert (2, "cc") in shown_in(requests[0])
     tied, _ = await rank_group(by_length, ["1", "2"], ["aa", "bbb"], ground_truth="cc", rubrics=[WIT])
-    assert tied == {"1": {"rubric_wit": 0.5}, "2": {"rubric_wit": 1.0}}
+    assert tied == [{"rubric_wit": 0.5}, {"rubric_wit": 1.0}]
     without, requests = await rank_group(
         by_length, ["1", "2"], ["aa", "bbb"], ground_truth="cc", rubrics=[WIT], include_ground_truth=False
     )
-    assert without == {"1": {"rubric_wit": 0.0}, "2": {"rubric_wit": 1.0}}
+    assert without == [{"rubric_wit": 0.0}, {"rubric_wit": 1.0}]
     assert len(shown_in(requests[0])) == 2
 
 
 async def test_presentations_count_for_each_rubric_of_a_group() -> None:
     scores, requests = await rank_group(by_place, ["1", "2"], ["a", "b"], presentations=2)
-    assert scores == {id: {"rubric_depth": 0.5, "rubric_wit": 0.5} for id in ("1", "2")}
+    assert scores == [{"rubric_depth": 0.5, "rubric_wit": 0.5}] * 2
     assert len(requests) == 4
 
 

@@ -21,7 +21,7 @@ from benchmax.envs import (
     canonical_example_id,
 )
 from benchmax.envs.base.budgets import check_max_tool_calls, check_max_turns
-from benchmax.envs.base.dataset_path import resolve_dataset_path
+from benchmax.envs.base.dataset import resolve_dataset_path
 from benchmax.envs.base.rollout import read_payload
 from benchmax.envs.dataset import validate_max_examples
 from benchmax.envs.http_errors import MAX_ERROR_CHARS, describe_http_error, without_secrets

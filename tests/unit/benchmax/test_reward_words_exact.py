@@ -21,7 +21,7 @@ from benchmax.rewards.diversity import (
     cluster_texts,
     scale_by_diversity,
 )
-from benchmax.rewards.diversity.reading import make_cluster_reader
+from benchmax.rewards.diversity.reading import make_assignment_reader
 from benchmax.rewards.judge import Judge, ask_judge, fence, read_number
 from benchmax.rewards.ranking import RankingAnchor, evaluate_rubric_ranking, rank_group_rubrics
 from benchmax.rewards.ranking.anchors import check_anchor_order
@@ -195,7 +195,7 @@ OTHERS: list[tuple[Callable[[], Any], type[Exception], str]] = [
         "rubric 'Clear' has scores that are not finite: [0.0, inf]",
     ),
     (
-        lambda: make_rubric_reader(())({"negative_rubrics": []}),
+        lambda: make_rubric_reader(())({"positive_rubrics": None, "negative_rubrics": []}),
         ValueError,
         "'positive_rubrics' must be a list, not None",
     ),
@@ -260,32 +260,33 @@ OTHERS: list[tuple[Callable[[], Any], type[Exception], str]] = [
         ValueError,
         "temperature must be a number of at least 0, not nan",
     ),
-    (lambda: make_cluster_reader(1)({}), ValueError, "'clusters' must be a list, not None"),
-    (lambda: make_cluster_reader(1)({"clusters": [1]}), ValueError, "a cluster must be an object, not 1"),
+    (lambda: make_assignment_reader(1)({}), ValueError, "'assignments' must be a list, not None"),
     (
-        lambda: make_cluster_reader(1)({"clusters": [{"label": 1, "members": [0]}]}),
+        lambda: make_assignment_reader(1)({"assignments": [1]}),
         ValueError,
-        "a cluster's 'label' must be a string, not 1",
+        "an assignment must be an object, not 1",
     ),
     (
-        lambda: make_cluster_reader(1)({"clusters": [{"members": []}]}),
+        lambda: make_assignment_reader(1)({"assignments": [{"index": 0, "cluster_id": "a", "label": 1}]}),
         ValueError,
-        "a cluster's 'members' must be a non-empty list, not []",
+        "an assignment's 'label' must be a string, not 1",
     ),
     (
-        lambda: make_cluster_reader(1)({"clusters": [{"members": 0}]}),
+        lambda: make_assignment_reader(1)({"assignments": [{"index": False, "cluster_id": "a"}]}),
         ValueError,
-        "a cluster's 'members' must be a non-empty list, not 0",
+        "an assignment's 'index' must be an integer, not False",
     ),
     (
-        lambda: make_cluster_reader(1)({"clusters": [{"members": [False]}]}),
+        lambda: make_assignment_reader(1)({"assignments": [{"index": 0, "cluster_id": " "}]}),
         ValueError,
-        "a cluster's 'members' must be integers, not False",
+        "an assignment's 'cluster_id' must be a non-empty string, not ' '",
     ),
     (
-        lambda: make_cluster_reader(3)({"clusters": [{"members": [2, 0]}]}),
+        lambda: make_assignment_reader(3)(
+            {"assignments": [{"index": 2, "cluster_id": "a"}, {"index": 0, "cluster_id": "a"}]}
+        ),
         ValueError,
-        "'clusters' must have each of the numbers 0 to 2 once, not [0, 2]",
+        "'assignments' must have each of the numbers 0 to 2 once, not [0, 2]",
     ),
     (lambda: WeightedRewards([("1", len)]), TypeError, "the weight of 'len' must be a number, not str"),  # type: ignore[list-item]
     (
@@ -344,9 +345,8 @@ def test_what_is_refused_is_named(make: Callable[[], Any], kind: type[Exception]
             {"ground_truth": "g", "anchors": [RankingAnchor("a", 1)]},
             "give a ground truth or anchors, not both",
         ),
-        ({"ground_truth": " "}, "the ground truth is blank; give None when there is none"),
-        ({"below_ground_truth_ceiling": 0.51}, "below_ground_truth_ceiling must be in [0, 0.5], not 0.51"),
-        ({"below_ground_truth_ceiling": -0.1}, "below_ground_truth_ceiling must be in [0, 0.5], not -0.1"),
+        ({"below_ground_truth_ceiling": 1.1}, "below_ground_truth_ceiling must be in [0, 1], not 1.1"),
+        ({"below_ground_truth_ceiling": -0.1}, "below_ground_truth_ceiling must be in [0, 1], not -0.1"),
         ({"presentations": 0}, "presentations must be an integer of at least 1, not 0"),
         ({"presentations": True}, "presentations must be an integer of at least 1, not True"),
         ({"presentations": 2.0}, "presentations must be an integer of at least 1, not 2.0"),
@@ -515,25 +515,33 @@ async def test_the_prompt_for_rubrics_of_a_group() -> None:
 
 
 async def test_the_prompt_for_clusters() -> None:
-    asked = Asked('"clusters": [{"label": "same", "members": [0, 1]}]}')
+    verdict = (
+        '"assignments": [{"index": 0, "cluster_id": "a"}, {"index": 1, "cluster_id": "a", "label": "same"}]}'
+    )
+    asked = Asked(verdict)
     async with ChatServer(asked) as server:
         config = LLMDiversityConfig(
             judge(base_url=server.base_url), instructions="Same sum.", max_tokens=77, temperature=0.5
         )
         for context in ("", "1+1?"):
             found = await cluster_texts(["a", "b"], config, context=context)
-            assert (found.cluster_ids, found.divisors, found.labels) == ((0, 0), (2, 2), ("same",))
-            assert found.raw_response.endswith('"clusters": [{"label": "same", "members": [0, 1]}]}')
+            assert (found.cluster_ids, found.divisors, found.labels) == (
+                ("a", "a"),
+                (2.0, 2.0),
+                ("", "same"),
+            )
+            assert found.raw_response is not None and found.raw_response.endswith(verdict)
         assert (await cluster_texts(["a", "b"], config)).n_clusters == 1
     head = (
         "Sort the numbered answers below into groups of answers that are the same.\n\n"
         "When two answers are the same: Same sum.\n\n"
     )
     tail = (
-        "\n\nEvery number from 0 to 1 belongs to exactly one group. An answer that is like no other is a group of its own.\n"
-        "Reply with one JSON object and nothing else:\n"
-        '{"clusters": [{"label": "what the answers of this group have in common", "members": [0, 2]}, '
-        '{"label": "...", "members": [1]}]}'
+        "\n\nPut each of the numbers 0 to 1 into exactly one group. An answer that is like no other is a group of its own.\n"
+        "Name the groups yourself, in a word or two; the answers of one group have the same cluster_id.\n"
+        "Reply with one JSON object and nothing else, with one entry for each number:\n"
+        '{"assignments": [{"index": 0, "cluster_id": "name of its group", '
+        '"label": "what the answers of this group have in common"}]}'
     )
     answers = fence("Answer 0", "a") + "\n\n" + fence("Answer 1", "b")
     plain, full = head + answers + tail, head + fence("Question", "1+1?") + "\n\n" + answers + tail
@@ -654,7 +662,7 @@ async def test_the_seed_of_a_ranking_is_title_and_question() -> None:
         sealed(prompt, make_request_id("ranking", prompt)) for prompt in wanted
     )
     assert found.scores == (0.5, 0.5, 0.5, 0.5)
-    assert found.reasoning == "" and found.raw.count("\n\n") == 1
+    assert found.reasoning == "" and found.raw_response.count("\n\n") == 1
 
 
 async def test_reasons_of_several_presentations_stand_apart() -> None:
@@ -679,13 +687,13 @@ async def test_a_worse_answer_than_the_truth_earns_at_most_three_tenths() -> Non
             ["r0", "r1"], ["a", "b"], ground_truth="gold", question="q", judge=asker, rubrics=[CLEAR]
         )
     assert found.scores == (0.15, 0.0)
-    assert grouped == {"r0": {"rubric_clear": 0.15}, "r1": {"rubric_clear": 0.0}}
+    assert grouped == [{"rubric_clear": 0.15}, {"rubric_clear": 0.0}]
 
 
 async def test_texts_too_few_to_compare_need_no_judge() -> None:
     config = LLMDiversityConfig(judge())
     assert await cluster_texts([], config) == ClusterResult(cluster_ids=(), divisors=())
-    assert await cluster_texts(["a"], config) == ClusterResult(cluster_ids=(0,), divisors=(1,))
+    assert await cluster_texts(["a"], config) == ClusterResult(cluster_ids=("0",), divisors=(1.0,))
 
 
 def test_everything_of_deterministic_is_there() -> None:

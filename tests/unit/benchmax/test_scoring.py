@@ -132,7 +132,7 @@ async def test_an_outage_of_one_cancels_the_calls_of_the_others():
 
 async def group_scored(
     server: ChatServer, completions: list[Any], **arguments: Any
-) -> dict[str, dict[str, float]]:
+) -> list[dict[str, float]]:
     ids = arguments.pop("ids", [f"r{number}" for number in range(len(completions))])
     settings = {"ground_truth": None, "question": "6*7?", "judge": judge_of(server), **arguments}
     return await score_group_rubrics(ids, completions, **settings)
@@ -145,12 +145,11 @@ async def test_each_sibling_is_scored_by_itself():
     async with ChatServer(answer) as server:
         rewards = await group_scored(server, ["41", "42", ""], rubrics=[CORRECT, RUDE])
         assert len(server.requests) == 4
-    assert rewards == {
-        "r0": {"rubric_correct": 0.0, "rubric_rude": 1.0},
-        "r1": {"rubric_correct": 1.0, "rubric_rude": 0.0},
-        "r2": {"rubric_correct": 0.0, "rubric_rude": 0.0},
-    }
-    assert list(rewards) == ["r0", "r1", "r2"]
+    assert rewards == [
+        {"rubric_correct": 0.0, "rubric_rude": 1.0},
+        {"rubric_correct": 1.0, "rubric_rude": 0.0},
+        {"rubric_correct": 0.0, "rubric_rude": 0.0},
+    ]
 
 
 async def test_siblings_are_judged_at_the_same_time_and_fail_together():
@@ -216,11 +215,11 @@ async def test_adaptive_rubrics_earn_their_mean_as_one_reward():
         rewards = await group_scored(
             server, ["because 6*7", "42", ""], rubrics=[CORRECT], use_adaptive=True, cache=cache
         )
-    assert rewards == {
-        "r0": {"rubric_correct": 1.0, "rubric_adaptive": 1.0},
-        "r1": {"rubric_correct": 1.0, "rubric_adaptive": 0.0},
-        "r2": {"rubric_correct": 0.0, "rubric_adaptive": 0.0},
-    }
+    assert rewards == [
+        {"rubric_correct": 1.0, "rubric_adaptive": 1.0},
+        {"rubric_correct": 1.0, "rubric_adaptive": 0.0},
+        {"rubric_correct": 0.0, "rubric_adaptive": 0.0},
+    ]
     assert {rubric.title for rubric in cache.get("6*7?").all} == {"Shows work", "Guesses"}
     [proposal] = [request for request in server.requests if "Criterion:" not in prompt_of(request)]
     assert "It is right." in prompt_of(proposal)
@@ -228,12 +227,12 @@ async def test_adaptive_rubrics_earn_their_mean_as_one_reward():
 
 async def test_adaptive_rubrics_may_be_the_only_ones_and_there_may_be_none():
     async with ChatServer(adaptive_judge) as server:
-        assert await group_scored(server, ["because", "42"], use_adaptive=True) == {
-            "r0": {"rubric_adaptive": 1.0},
-            "r1": {"rubric_adaptive": 0.0},
-        }
+        assert await group_scored(server, ["because", "42"], use_adaptive=True) == [
+            {"rubric_adaptive": 1.0},
+            {"rubric_adaptive": 0.0},
+        ]
         count = len(server.requests)
-        assert await group_scored(server, ["42"], use_adaptive=True) == {"r0": {"rubric_adaptive": 0.0}}
+        assert await group_scored(server, ["42"], use_adaptive=True) == [{"rubric_adaptive": 0.0}]
         assert len(server.requests) == count
 
 
@@ -244,4 +243,4 @@ async def test_a_fixed_rubric_cannot_take_the_name_of_the_adaptive_ones():
         with pytest.raises(ValueError, match=words):
             await group_scored(server, ["x", "y"], rubrics=[CORRECT, adaptive], use_adaptive=True)
         assert server.requests == []
-        assert await group_scored(server, ["x"], rubrics=[adaptive]) == {"r0": {"rubric_adaptive": 1.0}}
+        assert await group_scored(server, ["x"], rubrics=[adaptive]) == [{"rubric_adaptive": 1.0}]

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import pytest
 
 from benchmax.envs import BaseEnv, Dataset, Example, RolloutFailure, RolloutRequest, StaticBearerAuth
-from benchmax.envs.base.dataset_path import resolve_dataset_path
+from benchmax.envs.base.dataset import resolve_dataset_path
 from benchmax.envs.base.reply import read_reply
 from benchmax.envs.base.tool_box import ToolBox
 from benchmax.envs.tool_results import tool_content

@@ -13,9 +13,8 @@ from benchmax.envs.base.budgets import check_max_tool_calls, check_max_turns
 from benchmax.envs.base.conversation import Conversation
 from benchmax.envs.base.rollout import PROMPT_FIELD, BaseRollout, own_copy, read_payload
 from benchmax.envs.base.tool_box import ToolBox
-from benchmax.envs.group_scoring import settle_termination_reason
 from benchmax.envs.shared_types import Example, RolloutFailure, RolloutRequest
-from benchmax.envs.termination import describe_error
+from benchmax.envs.termination import describe_error, settle_termination_reason
 
 if TYPE_CHECKING:
     from benchmax.envs.base.env import BaseEnv, Payload
@@ -134,7 +133,9 @@ class Attempt:
             return
         self._rollout = replace(
             self._rollout,
-            termination_reason=settle_termination_reason(self._rollout, failure),
+            termination_reason=settle_termination_reason(
+                self._rollout.termination_reason, failure.termination_reason
+            ),
             rewards={},
             error=self._rollout.error or failure.message,
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmax.rewards.adaptive.cache import RubricCache
+from benchmax.rewards.adaptive.cache import RubricCache, prompt_key
 from benchmax.rewards.adaptive.generate import generate_adaptive_rubrics
 from benchmax.rewards.adaptive.rubrics import AdaptiveRubrics
 from benchmax.rewards.adaptive.select import generate_and_cache_adaptive_rubrics
@@ -12,4 +12,5 @@ __all__ = [
     "RubricCache",
     "generate_adaptive_rubrics",
     "generate_and_cache_adaptive_rubrics",
+    "prompt_key",
 ]

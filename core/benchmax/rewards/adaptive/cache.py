@@ -10,7 +10,8 @@ from hashlib import sha256
 from typing import NamedTuple
 
 from benchmax.rewards.adaptive.rubrics import AdaptiveRubrics
-from benchmax.rewards.rubric import Rubric, rubric_reward_key
+from benchmax.rewards.rubric import Rubric
+from benchmax.rewards.rubric.rubric import rubric_name
 
 
 class _Kept(NamedTuple):
@@ -31,7 +32,7 @@ class RubricCache:
                 raise ValueError(f"{name} must be an integer of at least 1, not {value!r}")
         self.max_per_polarity = max_per_polarity
         self.max_prompts = max_prompts
-        self._prompts: OrderedDict[bytes, dict[str, list[_Kept]]] = OrderedDict()
+        self._prompts: OrderedDict[str, dict[str, list[_Kept]]] = OrderedDict()
 
     def __len__(self) -> int:
         """How many prompts have rubrics."""
@@ -39,7 +40,7 @@ class RubricCache:
 
     def get(self, prompt: str) -> AdaptiveRubrics:
         """Return the prompt's rubrics, the most telling first; none for a prompt that is not kept."""
-        key = _digest(prompt)
+        key = prompt_key(prompt)
         if key not in self._prompts:
             return AdaptiveRubrics()
         self._prompts.move_to_end(key)
@@ -54,7 +55,7 @@ class RubricCache:
 
         `scores` are its scores of the answers to one prompt. Rubrics are ranked by their
         standard deviation (of the population), then by title. The latest scores count:
-        the rubric takes the place of one with its reward key and polarity, and when they
+        the rubric takes the place of one with its name and polarity, and when they
         are all equal that one goes. Fewer than two say nothing and change nothing.
         ValueError: a score is not finite.
         """
@@ -62,9 +63,9 @@ class RubricCache:
             raise ValueError(f"rubric {rubric.title!r} has scores that are not finite: {list(scores)}")
         if len(scores) < 2:
             return False
-        key, name = _digest(prompt), rubric_reward_key(rubric)
+        key, name = prompt_key(prompt), rubric_name(rubric)
         kept = self._prompts.pop(key, {"positive": [], "negative": []})
-        rivals = [one for one in kept[rubric.polarity] if rubric_reward_key(one.rubric) != name]
+        rivals = [one for one in kept[rubric.polarity] if rubric_name(one.rubric) != name]
         if len(set(scores)) > 1:
             rivals.append(_Kept(rubric, statistics.pstdev(scores)))
         rivals.sort(key=lambda one: (-one.spread, one.rubric.title))
@@ -76,5 +77,6 @@ class RubricCache:
         return any(one.rubric is rubric for one in kept[rubric.polarity])
 
 
-def _digest(prompt: str) -> bytes:
-    return sha256(prompt.encode("utf-8", "surrogatepass")).digest()
+def prompt_key(prompt: str) -> str:
+    """Return what a prompt's rubrics are kept under: its SHA-256, in hexadecimal."""
+    return sha256(prompt.encode("utf-8", "surrogatepass")).hexdigest()

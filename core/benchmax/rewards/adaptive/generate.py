@@ -7,9 +7,10 @@ from typing import Any
 
 from benchmax.rewards.adaptive.rubrics import AdaptiveRubrics
 from benchmax.rewards.judge import Judge, ask_judge, fence
+from benchmax.rewards.reference import reference_text
 from benchmax.rewards.request_ids import make_request_id
-from benchmax.rewards.rubric import Rubric, rubric_reward_key
-from benchmax.rewards.rubric.rubric import Polarity
+from benchmax.rewards.rubric import Rubric
+from benchmax.rewards.rubric.rubric import RubricPolarity, rubric_name
 
 MAX_PER_REPLY = 5
 """Rubrics of one polarity that are read from a reply: each costs a request for every answer."""
@@ -32,20 +33,21 @@ Reply with one JSON object and nothing else; a list may be empty:
 async def generate_adaptive_rubrics(
     *,
     question: str,
-    ground_truth: str | None,
+    ground_truth: object,
     responses: Sequence[str],
     judge: Judge,
     existing_rubrics: Sequence[Rubric] = (),
 ) -> AdaptiveRubrics:
     """Return the rubrics that a judge proposes after reading the answers, from one request.
 
-    Those that repeat the reward key of an existing rubric, or of an earlier one in the
-    reply, are left out. JudgeError: the judge gave no rubrics in the form asked for.
+    Those that repeat the name of an existing rubric, or of an earlier one in the reply,
+    are left out; names are compared as reward keys are. JudgeError: the judge gave no rubrics in the form asked for.
     """
     known = "\n".join(f"- {rubric.title}: {rubric.description}" for rubric in existing_rubrics)
+    reference = reference_text(ground_truth)
     prompt = PROMPT.format(
         question=fence("Question", question),
-        ground_truth=fence("Reference answer", ground_truth) + "\n\n" if ground_truth else "",
+        ground_truth=fence("Reference answer", reference) + "\n\n" if reference else "",
         answers="\n\n".join(fence(f"Answer {index}", text) for index, text in enumerate(responses)),
         existing=fence("Criteria in use, not to be repeated", known) + "\n\n" if known else "",
         most=MAX_PER_REPLY,
@@ -55,21 +57,21 @@ async def generate_adaptive_rubrics(
         prompt,
         request_id=make_request_id("adaptive_rubrics", prompt),
         read=make_rubric_reader(existing_rubrics),
-        untrusted=[question, ground_truth or "", known, *responses],
+        untrusted=[question, reference or "", known, *responses],
     )
     return rubrics
 
 
 # Any: a judge's reply is whatever JSON object it wrote.
 def make_rubric_reader(existing: Iterable[Rubric]) -> Callable[[dict[str, Any]], AdaptiveRubrics]:
-    """Return a reader of the reply's two lists, both of which must be there. It raises ValueError on others."""
-    taken = {rubric_reward_key(rubric) for rubric in existing}
+    """Return a reader of the reply's two lists; one that is left out is empty. It raises ValueError on others."""
+    taken = {rubric_name(rubric) for rubric in existing}
 
     def read(reply: dict[str, Any]) -> AdaptiveRubrics:
         listed = [*_read_list(reply, "positive"), *_read_list(reply, "negative")]
         fresh: dict[str, Rubric] = {}
         for rubric in listed:
-            fresh.setdefault(rubric_reward_key(rubric), rubric)
+            fresh.setdefault(rubric_name(rubric), rubric)
         new = [rubric for key, rubric in fresh.items() if key not in taken]
         return AdaptiveRubrics(
             positive=tuple(rubric for rubric in new if rubric.polarity == "positive"),
@@ -79,15 +81,15 @@ def make_rubric_reader(existing: Iterable[Rubric]) -> Callable[[dict[str, Any]],
     return read
 
 
-def _read_list(reply: dict[str, Any], polarity: Polarity) -> list[Rubric]:
+def _read_list(reply: dict[str, Any], polarity: RubricPolarity) -> list[Rubric]:
     name = f"{polarity}_rubrics"
-    listed = reply.get(name)
+    listed = reply.get(name, [])
     if not isinstance(listed, list):
         raise ValueError(f"{name!r} must be a list, not {listed!r}")
     return [_read_rubric(item, polarity) for item in listed[:MAX_PER_REPLY]]
 
 
-def _read_rubric(item: object, polarity: Polarity) -> Rubric:
+def _read_rubric(item: object, polarity: RubricPolarity) -> Rubric:
     if not isinstance(item, dict):
         raise ValueError(f"a rubric must be an object, not {item!r}")
     return Rubric(

@@ -15,7 +15,7 @@ from benchmax.rewards.rubric import Rubric, evaluate_single_rubric
 async def generate_and_cache_adaptive_rubrics(
     *,
     question: str,
-    ground_truth: str | None,
+    ground_truth: object,
     responses: Sequence[str],
     judge: Judge,
     existing_rubrics: Sequence[Rubric] = (),

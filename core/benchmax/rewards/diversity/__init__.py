@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from benchmax.rewards.diversity.cluster import cluster_texts, scale_by_diversity
-from benchmax.rewards.diversity.config import DiversityConfig, LLMDiversityConfig, NgramDiversityConfig
+from benchmax.rewards.diversity.config import (
+    DEFAULT_DIVERSITY_INSTRUCTIONS,
+    DiversityConfig,
+    LLMDiversityConfig,
+    NgramDiversityConfig,
+)
 from benchmax.rewards.diversity.result import ClusterResult
 
 __all__ = [
+    "DEFAULT_DIVERSITY_INSTRUCTIONS",
     "ClusterResult",
     "DiversityConfig",
     "LLMDiversityConfig",

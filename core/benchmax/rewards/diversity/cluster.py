@@ -20,15 +20,14 @@ async def cluster_texts(texts: Sequence[str], config: DiversityConfig, *, contex
     if isinstance(config, NgramDiversityConfig):
         return cluster_by_ngrams(texts, config)
     if len(texts) < 2:
-        cluster_ids, divisors = number_clusters(texts)
-        return ClusterResult(cluster_ids=cluster_ids, divisors=divisors)
+        return number_clusters(texts)
     return await cluster_by_reading(texts, config, context=context)
 
 
 async def scale_by_diversity(
     rewards: Sequence[RewardMap], texts: Sequence[str], config: DiversityConfig, *, context: str = ""
-) -> list[dict[str, float]]:
-    """Return the rewards with each positive component divided by the size of its text's cluster.
+) -> tuple[list[dict[str, float]], ClusterResult]:
+    """Return the rewards with each positive component divided by the size of its text's cluster, and the clusters.
 
     k copies of one good answer thus earn together what a single one earns. A negative
     component stays whole: divided, a bad answer would get cheaper the more often it is
@@ -39,7 +38,8 @@ async def scale_by_diversity(
         raise ValueError(f"there must be one text for each reward map, not {len(texts)} for {len(rewards)}")
     checked = [check_rewards(components) for components in rewards]
     clusters = await cluster_texts(texts, config, context=context)
-    return [
+    scaled = [
         {name: value / divisor if value > 0 else value for name, value in components.items()}
         for components, divisor in zip(checked, clusters.divisors, strict=True)
     ]
+    return scaled, clusters

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from benchmax.rewards.judge import Judge
 
-DEFAULT_INSTRUCTIONS = (
+DEFAULT_DIVERSITY_INSTRUCTIONS = (
     "Two answers belong together when they reach the same result by the same approach. "
     "Wording, length and formatting do not matter."
 )
@@ -36,7 +36,7 @@ class LLMDiversityConfig:
     """A judge sorts the texts in one call: it sees through paraphrase, and costs a request a group."""
 
     judge: Judge
-    instructions: str = DEFAULT_INSTRUCTIONS
+    instructions: str = DEFAULT_DIVERSITY_INSTRUCTIONS
     """When two answers belong together."""
     max_tokens: int = 512
     temperature: float = 0.0

@@ -26,8 +26,7 @@ def cluster_by_ngrams(texts: Sequence[str], config: NgramDiversityConfig) -> Clu
     for one, other in combinations(range(len(texts)), 2):
         if jaccard(grams[one], grams[other]) >= config.similarity_threshold:
             parents[root(other)] = root(one)
-    cluster_ids, divisors = number_clusters([root(index) for index in range(len(texts))])
-    return ClusterResult(cluster_ids=cluster_ids, divisors=divisors)
+    return number_clusters([root(index) for index in range(len(texts))])
 
 
 def character_ngrams(text: str, n: int) -> frozenset[str]:

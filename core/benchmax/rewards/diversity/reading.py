@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from benchmax.rewards.diversity.config import LLMDiversityConfig
-from benchmax.rewards.diversity.result import ClusterResult, number_clusters
+from benchmax.rewards.diversity.result import ClusterResult, count_shares
 from benchmax.rewards.judge import ask_judge, fence
 from benchmax.rewards.request_ids import make_request_id
 
@@ -16,14 +16,15 @@ When two answers are the same: {instructions}
 
 {context}{answers}
 
-Every number from 0 to {last} belongs to exactly one group. An answer that is like no other is a group of its own.
-Reply with one JSON object and nothing else:
-{{"clusters": [{{"label": "what the answers of this group have in common", "members": [0, 2]}}, {{"label": "...", "members": [1]}}]}}"""
+Put each of the numbers 0 to {last} into exactly one group. An answer that is like no other is a group of its own.
+Name the groups yourself, in a word or two; the answers of one group have the same cluster_id.
+Reply with one JSON object and nothing else, with one entry for each number:
+{{"assignments": [{{"index": 0, "cluster_id": "name of its group", "label": "what the answers of this group have in common"}}]}}"""
 
 
-class _Cluster(NamedTuple):
+class _Assignment(NamedTuple):
+    cluster_id: str
     label: str
-    members: tuple[int, ...]
 
 
 async def cluster_by_reading(
@@ -36,48 +37,48 @@ async def cluster_by_reading(
         answers="\n\n".join(fence(f"Answer {index}", text) for index, text in enumerate(texts)),
         last=len(texts) - 1,
     )
-    clusters, raw = await ask_judge(
+    assignments, raw = await ask_judge(
         config.judge,
         prompt,
         request_id=make_request_id("diversity", prompt),
-        read=make_cluster_reader(len(texts)),
+        read=make_assignment_reader(len(texts)),
         untrusted=[context, *texts],
         temperature=config.temperature,
         max_tokens=config.max_tokens,
     )
-    home = {member: cluster for cluster in clusters for member in cluster.members}
-    homes = [home[index] for index in range(len(texts))]
-    cluster_ids, divisors = number_clusters(homes)
-    labels = tuple(cluster.label for cluster in dict.fromkeys(homes))
-    return ClusterResult(cluster_ids=cluster_ids, divisors=divisors, labels=labels, raw_response=raw)
+    cluster_ids = tuple(assignment.cluster_id for assignment in assignments)
+    labels = tuple(assignment.label for assignment in assignments)
+    return ClusterResult(cluster_ids, count_shares(cluster_ids), labels, raw)
 
 
 # Any: a judge's reply is whatever JSON object it wrote.
-def make_cluster_reader(count: int) -> Callable[[dict[str, Any]], list[_Cluster]]:
+def make_assignment_reader(count: int) -> Callable[[dict[str, Any]], list[_Assignment]]:
     """Return a reader of replies that put each of the texts 0 to count-1 into one cluster. ValueError on others."""
 
-    def read(reply: dict[str, Any]) -> list[_Cluster]:
-        listed = reply.get("clusters")
+    def read(reply: dict[str, Any]) -> list[_Assignment]:
+        listed = reply.get("assignments")
         if not isinstance(listed, list):
-            raise ValueError(f"'clusters' must be a list, not {listed!r}")
-        clusters = [_read_cluster(cluster) for cluster in listed]
-        members = sorted(member for cluster in clusters for member in cluster.members)
-        if members != list(range(count)):
-            raise ValueError(f"'clusters' must have each of the numbers 0 to {count - 1} once, not {members}")
-        return clusters
+            raise ValueError(f"'assignments' must be a list, not {listed!r}")
+        read_ones = [_read_assignment(item) for item in listed]
+        indices = sorted(index for index, _ in read_ones)
+        if indices != list(range(count)):
+            raise ValueError(
+                f"'assignments' must have each of the numbers 0 to {count - 1} once, not {indices}"
+            )
+        by_index = dict(read_ones)
+        return [by_index[index] for index in range(count)]
 
     return read
 
 
-def _read_cluster(cluster: object) -> _Cluster:
-    if not isinstance(cluster, dict):
-        raise ValueError(f"a cluster must be an object, not {cluster!r}")
-    label, members = cluster.get("label"), cluster.get("members")
+def _read_assignment(item: object) -> tuple[int, _Assignment]:
+    if not isinstance(item, dict):
+        raise ValueError(f"an assignment must be an object, not {item!r}")
+    index, cluster_id, label = item.get("index"), item.get("cluster_id"), item.get("label")
+    if isinstance(index, bool) or not isinstance(index, int):
+        raise ValueError(f"an assignment's 'index' must be an integer, not {index!r}")
+    if not isinstance(cluster_id, str) or not cluster_id.strip():
+        raise ValueError(f"an assignment's 'cluster_id' must be a non-empty string, not {cluster_id!r}")
     if not isinstance(label, str | None):
-        raise ValueError(f"a cluster's 'label' must be a string, not {label!r}")
-    if not isinstance(members, list) or not members:
-        raise ValueError(f"a cluster's 'members' must be a non-empty list, not {members!r}")
-    for member in members:
-        if isinstance(member, bool) or not isinstance(member, int):
-            raise ValueError(f"a cluster's 'members' must be integers, not {member!r}")
-    return _Cluster(label or "", tuple(members))
+        raise ValueError(f"an assignment's 'label' must be a string, not {label!r}")
+    return index, _Assignment(cluster_id.strip(), label or "")

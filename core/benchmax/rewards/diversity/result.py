@@ -7,17 +7,17 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class ClusterResult:
-    """One cluster for every text; clusters are numbered in order of their first text."""
+    """One cluster for every text."""
 
-    cluster_ids: tuple[int, ...]
-    """The cluster of text 0, 1, ..."""
-    divisors: tuple[int, ...]
-    """How many texts share the cluster of text 0, 1, ..., itself included: 1 for a text of its own kind."""
+    cluster_ids: tuple[str, ...]
+    """The cluster of text 0, 1, ...: a judge's names, else numbers in order of their first text."""
+    divisors: tuple[float, ...]
+    """How many texts share the cluster of text 0, 1, ..., itself included: 1.0 for a text of its own kind."""
     labels: tuple[str, ...] = ()
-    """What each cluster's texts have in common, by cluster id; empty when nobody named them."""
-    raw_response: str = ""
+    """What a judge says of text 0, 1, ...'s cluster; empty when none was asked."""
+    raw_response: str | None = None
     """The judge's reply, if one was asked."""
 
     @property
@@ -26,8 +26,13 @@ class ClusterResult:
         return len(set(self.cluster_ids))
 
 
-def number_clusters(keys: Sequence[Hashable]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return cluster ids and divisors of texts whose clusters are told apart by `keys`."""
-    ids = {key: number for number, key in enumerate(dict.fromkeys(keys))}
+def number_clusters(keys: Sequence[Hashable]) -> ClusterResult:
+    """Return the clusters of texts that are told apart by `keys`, numbered from "0"."""
+    names = {key: str(number) for number, key in enumerate(dict.fromkeys(keys))}
+    return ClusterResult(tuple(names[key] for key in keys), count_shares(keys))
+
+
+def count_shares(keys: Sequence[Hashable]) -> tuple[float, ...]:
+    """Return how often the key of text 0, 1, ... occurs."""
     sizes = Counter(keys)
-    return tuple(ids[key] for key in keys), tuple(sizes[key] for key in keys)
+    return tuple(float(sizes[key]) for key in keys)

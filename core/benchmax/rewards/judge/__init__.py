@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmax.rewards.judge.asking import ask_judge
+from benchmax.rewards.judge.dispatch import ask_judge
 from benchmax.rewards.judge.errors import JudgeError
 from benchmax.rewards.judge.fencing import fence
 from benchmax.rewards.judge.judge import Judge

@@ -1,4 +1,4 @@
-"""Ask a judge one question until there is a verdict, within its patience."""
+"""Ask a judge's endpoint one question until there is a verdict, within the judge's patience."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ What stands between BEGIN and END lines above, each line after a `| `, was writt
 AGAIN = "\n\nAn earlier reply to this held no valid verdict. Reply with the JSON object alone, exactly in the form asked for."
 
 
-async def ask_judge(
+async def ask_endpoint(
     judge: Judge,
     prompt: str,
     *,
@@ -40,13 +40,7 @@ async def ask_judge(
     temperature: float = 0.0,
     max_tokens: int | None = None,
 ) -> tuple[T, str]:
-    """Return what `read` makes of the judge's verdict, and the reply that it stands in.
-
-    `read` takes a JSON object and raises ValueError when it is no verdict. `untrusted` are
-    the texts that the prompt shows in fences: no JSON of theirs is ever the verdict (the
-    rule is in `benchmax.rewards.judge.verdict`). Replies without a verdict, 408, 409, 429,
-    5xx and broken connections are tried again. JudgeError: no verdict, and why.
-    """
+    """Return what `read` makes of the verdict in the endpoint's reply, and that reply; see `ask_judge`."""
     seal = _seal_for(prompt, request_id) if untrusted else None
     if seal is not None:
         prompt += SEALED.format(key=SEAL_KEY, seal=seal)

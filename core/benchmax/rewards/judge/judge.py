@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from benchmax.auth import ModelAuth, check_model_auth
 from benchmax.envs.shared_types import check_text
-from benchmax.rewards.judge.asking import ask_judge
+from benchmax.rewards.judge.asking import ask_endpoint
 from benchmax.rewards.judge.endpoint import JudgeEndpoint
 
 
@@ -25,8 +25,8 @@ class Judge:
     base_url: str
     """OpenAI-compatible, usually ending in /v1. No key inside: that is what `auth` is for."""
     auth: ModelAuth = field(repr=False)
-    timeout: float = 60.0
-    """Most seconds for one verdict once it is its turn, all retries and pauses included."""
+    timeout: float | None = 60.0
+    """Most seconds for one verdict once it is its turn, all retries and pauses included. None: no limit."""
     max_retries: int = 3
     """Further requests after one that failed for a passing reason, or whose reply held no verdict."""
     auth_attempts: int = 3
@@ -43,7 +43,8 @@ class Judge:
         if "@" in urlsplit(self.base_url).netloc:
             raise ValueError("base_url must not hold a user name or password; give a ModelAuth as auth")
         check_model_auth(self.auth)
-        _check_seconds("timeout", self.timeout)
+        if self.timeout is not None:
+            _check_seconds("timeout", self.timeout)
         _check_seconds("retry_seconds", self.retry_seconds, zero=True)
         _check_count("max_retries", self.max_retries, least=0)
         _check_count("auth_attempts", self.auth_attempts, least=1)
@@ -61,7 +62,7 @@ class Judge:
         Of several objects the last one counts. JudgeError: there was none in time. A prompt
         that shows the judge text of a policy's making is for `ask_judge`.
         """
-        return await ask_judge(
+        return await ask_endpoint(
             self,
             prompt,
             request_id=request_id,
@@ -73,6 +74,14 @@ class Judge:
     async def aclose(self) -> None:
         """Close the connections of the running event loop."""
         await self.endpoint.aclose()
+
+
+_REQUEST_JSON = Judge.request_json
+
+
+def is_plain_judge(judge: object) -> bool:
+    """Whether it is a Judge whose `request_json` nobody has replaced, by a subclass or in a test."""
+    return getattr(type(judge), "request_json", None) is _REQUEST_JSON
 
 
 def _check_seconds(name: str, value: object, *, zero: bool = False) -> None:

@@ -16,19 +16,19 @@ async def rank_group_rubrics(
     rollout_ids: Sequence[str],
     completions: Sequence[Completion],
     *,
-    ground_truth: str | None,
+    ground_truth: object,
     question: str,
     judge: Judge,
     rubrics: Sequence[Rubric],
     include_ground_truth: bool = True,
     presentations: int = 1,
-) -> dict[str, dict[str, float]]:
-    """Return, for each rollout id, one score in [0, 1] per rubric under the rubric's reward key.
+) -> list[dict[str, float]]:
+    """Return, in the order of the ids, one score in [0, 1] per rubric under the rubric's reward key.
 
     One ranking per rubric, all at the same time (`presentations` requests each); when
     one fails the others are cancelled, and JudgeError leaves the group unscored.
-    `ground_truth` None, or `include_ground_truth` False: the answers are compared with
-    each other alone. ValueError: no rubrics, two of the same key, ids that are blank,
+    `ground_truth` None or blank, or `include_ground_truth` False: the answers are compared with
+    each other alone. ValueError: no rubrics, two of the same key, no ids, ids that are blank,
     repeated or not one for each completion, and what `evaluate_rubric_ranking` refuses.
     """
     keys = check_rubric_keys(rubrics)
@@ -47,7 +47,7 @@ async def rank_group_rubrics(
         )
 
     rankings = await gather_or_cancel(rank(rubric) for rubric in rubrics)
-    return {
-        rollout_id: {key: ranking.scores[index] for key, ranking in zip(keys, rankings, strict=True)}
-        for index, rollout_id in enumerate(rollout_ids)
-    }
+    return [
+        {key: ranking.scores[index] for key, ranking in zip(keys, rankings, strict=True)}
+        for index in range(len(responses))
+    ]

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmax.rewards.judge import Judge, ask_judge, read_number
+from benchmax.rewards.reference import reference_text
 from benchmax.rewards.request_ids import make_request_id
 from benchmax.rewards.rubric.prompt import write_rubric_prompt
-from benchmax.rewards.rubric.rubric import Rubric, rubric_reward_key
+from benchmax.rewards.rubric.rubric import Rubric, rubric_name
 
 logger = logging.getLogger(__name__)
 
@@ -30,23 +31,25 @@ async def evaluate_single_rubric(
     question: str,
     response: str,
     judge: Judge,
-    ground_truth: str | None = None,
+    ground_truth: object = None,
     log_result: bool = True,
     request_id: str | None = None,
 ) -> RubricEvaluation:
     """Return one of the rubric's allowed scores for the response, with the judge's reasons.
 
+    A `ground_truth` that is no text is shown as `str` writes it, a blank one not at all.
     `request_id` names the request to the key provider; None: one made from the texts.
     JudgeError: the judge gave no such score, or could not be asked.
     """
     if request_id is None:
-        request_id = make_request_id(rubric_reward_key(rubric), rubric.description, question, response)
+        request_id = make_request_id(rubric_name(rubric), rubric.description, question, response)
+    reference = reference_text(ground_truth)
     (score, reasoning), raw = await ask_judge(
         judge,
-        write_rubric_prompt(rubric, question=question, response=response, ground_truth=ground_truth),
+        write_rubric_prompt(rubric, question=question, response=response, ground_truth=reference),
         request_id=request_id,
         read=_make_reader(rubric),
-        untrusted=[question, response] if ground_truth is None else [question, ground_truth, response],
+        untrusted=[question, response] if reference is None else [question, reference, response],
     )
     if log_result:
         logger.info("benchmax.rubric.scored rubric=%r score=%g reasoning=%r", rubric.title, score, reasoning)

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from benchmax.envs.shared_types import check_text
 
-Polarity = Literal["positive", "negative"]
+RubricPolarity = Literal["positive", "negative"]
 POLARITIES = ("positive", "negative")
 KEY_PREFIX = "rubric_"
 
@@ -27,7 +27,7 @@ class Rubric:
 
     title: str
     description: str
-    polarity: Polarity = "positive"
+    polarity: RubricPolarity = "positive"
     score_map: Mapping[float, str] | None = None
     """What each score means, by score. None: 1 when the description is met, else 0."""
 
@@ -48,13 +48,13 @@ class Rubric:
         """The scores that a judge may give, lowest first."""
         return (0.0, 1.0) if self.score_map is None else tuple(sorted(self.score_map))
 
-    def reward_for(self, raw: float) -> float:
+    def reward_for(self, raw_score: float) -> float:
         """Return what a judge's score is worth, from 0 to 1. ValueError: the score is not an allowed one."""
         scores = self.allowed_scores
-        if isinstance(raw, bool) or raw not in scores:
+        if isinstance(raw_score, bool) or raw_score not in scores:
             allowed = ", ".join(f"{score:g}" for score in scores)
             raise ValueError(f"the score must be one of {allowed}")
-        share = (raw - scores[0]) / (scores[-1] - scores[0])
+        share = (raw_score - scores[0]) / (scores[-1] - scores[0])
         return 1.0 - share if self.polarity == "negative" else share
 
 
@@ -63,10 +63,19 @@ def rubric_reward_key(rubric: Rubric) -> str:
 
     ValueError: the title has no letter or digit of a to z and 0 to 9.
     """
-    slug = _NOT_IN_KEYS.sub("_", rubric.title.lower()).strip("_")
+    slug = _slug(rubric.title)
     if not slug:
         raise ValueError(f"the rubric title {rubric.title!r} has no letter or digit to name a reward by")
     return KEY_PREFIX + slug
+
+
+def rubric_name(rubric: Rubric) -> str:
+    """Return what tells rubrics apart: the reward key, or the title where it makes none ("清楚")."""
+    return KEY_PREFIX + (_slug(rubric.title) or rubric.title.strip())
+
+
+def _slug(title: str) -> str:
+    return _NOT_IN_KEYS.sub("_", title.lower()).strip("_")
 
 
 def _checked_score_map(score_map: Mapping[Any, Any]) -> dict[float, str]:

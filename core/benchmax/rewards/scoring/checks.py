@@ -25,7 +25,9 @@ def check_rubric_keys(rubrics: Sequence[Rubric], *, reserved: Sequence[str] = ()
 
 
 def check_rollout_ids(rollout_ids: Sequence[str], completions: Sequence[object]) -> None:
-    """ValueError: an id is blank or repeated, or there is not one for each completion."""
+    """ValueError: there is no id, one is blank or repeated, or there is not one for each completion."""
+    if not rollout_ids:
+        raise ValueError("there is no rollout to score")
     for rollout_id in rollout_ids:
         check_text("rollout id", rollout_id)
     if len(set(rollout_ids)) != len(rollout_ids):

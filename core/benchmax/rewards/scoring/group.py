@@ -21,22 +21,23 @@ async def score_group_rubrics(
     rollout_ids: Sequence[str],
     completions: Sequence[Completion],
     *,
-    ground_truth: str | None,
+    ground_truth: object,
     question: str,
     judge: Judge,
     rubrics: Sequence[Rubric] = (),
     use_adaptive: bool = False,
     existing_rubrics: Sequence[Rubric] = (),
     cache: RubricCache | None = None,
-) -> dict[str, dict[str, float]]:
-    """Return the rewards of each rollout by its id, all judged at the same time.
+) -> list[dict[str, float]]:
+    """Return the rewards of each rollout, in the order of the ids, all judged at the same time.
 
     `rubrics` earn what `score_rubrics` says. With `use_adaptive` rubrics are also found
     for this group, unlike the `existing_rubrics`, kept in `cache` from one call to the
     next for as long as they tell answers apart, and earn one reward together,
-    `rubric_adaptive`: their mean, 0.0 when there are none. ValueError: ids that are blank, repeated or not one for each completion; no
-    rubric of either kind; two of one key, that of the adaptive ones included. JudgeError:
-    a request failed; the others are cancelled and no rollout is scored.
+    `rubric_adaptive`: their mean, 0.0 when there are none. ValueError: no ids, ids that are
+    blank, repeated or not one for each completion; no rubric of either kind; two of one
+    key, that of the adaptive ones included. JudgeError: a request failed; the others are
+    cancelled and no rollout is scored.
     """
     check_rollout_ids(rollout_ids, completions)
     keys = _check_static_keys(rubrics, use_adaptive=use_adaptive)
@@ -69,13 +70,10 @@ async def score_group_rubrics(
         answered = [row[len(keys) :] for row, response in zip(rewards, responses, strict=True) if response]
         for rubric, scores in zip(adaptive, zip(*answered, strict=True), strict=False):
             cache.consider(question, rubric, scores)  # what all answers have come to meet makes room
-    scored = {
-        rollout_id: dict(zip(keys, row, strict=False))
-        for rollout_id, row in zip(rollout_ids, rewards, strict=True)
-    }
+    scored = [dict(zip(keys, row, strict=False)) for row in rewards]
     if use_adaptive:
-        for rollout_id, row in zip(rollout_ids, rewards, strict=True):
-            scored[rollout_id][ADAPTIVE_KEY] = fmean(row[len(keys) :]) if adaptive else 0.0
+        for components, row in zip(scored, rewards, strict=True):
+            components[ADAPTIVE_KEY] = fmean(row[len(keys) :]) if adaptive else 0.0
     return scored
 
 

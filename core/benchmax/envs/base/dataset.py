@@ -5,6 +5,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from benchmax.envs.dataset import JsonlDataset
+from benchmax.envs.shared_types import JsonRow
+
+__all__ = ["JsonRow", "JsonlDataset", "resolve_dataset_path"]
+
 
 def resolve_dataset_path(base_dir: str | os.PathLike[str], relative_path: str | os.PathLike[str]) -> Path:
     """Return the resolved path of a data file under `base_dir`.
