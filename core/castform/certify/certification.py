@@ -44,6 +44,8 @@ class CertifyOptions:
     samples: int = DEFAULT_SAMPLES
     """Rollouts an example, where a model is asked."""
     sampling: Sampling = field(default_factory=Sampling)
+    groups_per_step: int = 8
+    """Groups of one training step, to say how many useful tokens it would have."""
     concurrency: int = 128
     max_context_tokens: int | None = None
 
@@ -68,6 +70,8 @@ class Certification:
     replay: ReplayReport | None = None
     model: str | None = None
     """None: no model was asked."""
+    model_flags: Mapping[str, str] = field(default_factory=dict)
+    """Options of the command line that say where the model is, without secrets."""
     result: EvalResult | None = None
     forecast: Mapping[str, Any] | None = None
     """What training would look like with the model; None: not forecast."""
@@ -133,7 +137,8 @@ class Certification:
             for part in ("--set", f"environment.weights.{name}={weight:g}")
         ]
         if finding.check in MODEL_CHECKS and self.model is not None:
-            words += ["-m", self.model]
+            words += ["-m", self.model, *(word for flag in self.model_flags.items() for word in flag)]
+            words += [] if options.samples == default.samples else ["--samples", str(options.samples)]
         return shlex.join(words)
 
     def as_dict(self) -> dict[str, Any]:

@@ -8,9 +8,10 @@ Whatever fails or finds no time is reported as unchecked, never left out.
 from __future__ import annotations
 
 import asyncio
+import os
 import pkgutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from castform.environments import load_examples
 from castform.errors import CastformError, UsageError
 from castform.gold import RENDERINGS, read_gold, unwrap_golds
 from castform.judging import judge_replay
+from castform.plugins.environment_files import is_path
 from castform.plugins.environments import LoadedEnvironment, load_environment
 from castform.probe_findings import judge_probes
 from castform.probe_report import GOLD
@@ -67,6 +69,7 @@ def certify_environment(
     *,
     options: CertifyOptions | None = None,
     base_dir: Path | None = None,
+    on_stage: Callable[[str], None] = lambda stage: None,
 ) -> Certification:
     """Load an environment and certify it without a model, in this process, from code that is not async.
 
@@ -76,7 +79,9 @@ def certify_environment(
 
     async def work() -> Certification:
         try:
-            return await certify(loaded, arguments=args, options=options, base_dir=base_dir)
+            return await certify(
+                loaded, arguments=args, options=options, base_dir=base_dir, on_stage=on_stage
+            )
         finally:
             await loaded.environment.aclose()
 
@@ -91,13 +96,15 @@ async def certify(
     version: int | None = None,
     options: CertifyOptions | None = None,
     base_dir: Path | None = None,
+    model_flags: Mapping[str, str] | None = None,
     on_stage: Callable[[str], None] = lambda stage: None,
     on_group: Callable[[RolloutGroup], None] = lambda group: None,
     record: Callable[[Sequence[RolloutGroup]], None] | None = None,
 ) -> Certification:
     """Certify a loaded environment; the caller closes it.
 
-    `arguments` are those that it was made with, to make more of them. What environment code does
+    `arguments` are those that it was made with, to make more of them; `model_flags` are options of the
+    command line that go with the endpoint, for the commands that show findings again. What environment code does
     wrong is reported. Raises UsageError for an `only` or `example` that does not exist, what
     `load_examples` raises, and what the endpoint raises.
     """
@@ -107,6 +114,7 @@ async def certify(
             f"there is no probe or check called {options.only!r}", hint=f"there are {', '.join(names())}"
         )
     work = _Certifier(loaded, dict(arguments or {}), options, base_dir or loaded.base_dir, on_stage)
+    on_stage("the examples")
     await work.load()
     if work.wants(DIAGNOSTICS) and work.read_diagnostics():
         return work.finish()
@@ -116,7 +124,7 @@ async def certify(
     await work.replay()
     await work.check()
     await work.forecast(endpoint, version, on_group, record)
-    return work.finish()
+    return replace(work.finish(), model_flags=dict(model_flags or {}))
 
 
 class _Certifier:
@@ -132,6 +140,8 @@ class _Certifier:
     ) -> None:
         self.options = options
         self._loaded = loaded
+        # Environment code may change the working folder.
+        self._place = os.path.abspath(loaded.id) if is_path(loaded.id) else loaded.id  # noqa: PTH100
         self._environment: Environment[Any, Any] = loaded.environment
         self._arguments = arguments
         self._base_dir = base_dir
@@ -239,13 +249,18 @@ class _Certifier:
         began = time.monotonic()
         by_id = {example.id: example for example in self._chosen}
         groups = choose_replays(self._environment, report.groups)
-        again = await replay_groups(
+        work = replay_groups(
             self._environment,
             [(by_id[group.example_id], group) for group in groups],
             split=self.options.split,
             weights=self.options.weights,
             timeout_seconds=self.options.timeout_seconds,
         )
+        try:
+            again = await asyncio.wait_for(work, self._deadline - began)
+        except TimeoutError:
+            self._unchecked("no_time", DETERMINISM, "scoring a second time did not end in time")
+            return
         self._stage_seconds[DETERMINISM] = time.monotonic() - began
         self._parts["replay"] = again
         self._findings += judge_replay(again)
@@ -328,7 +343,7 @@ class _Certifier:
         )
 
     async def _make_context(self) -> CheckContext:
-        loaded, arguments = self._loaded, self._arguments
+        arguments = self._arguments
         report = self._parts.get("probes")
         if report is None:
             rendering = await find_rendering(
@@ -343,7 +358,7 @@ class _Certifier:
             rendering = next(r for r in RENDERINGS if r.name == report.rendering)
         return CheckContext(
             environment=self._environment,
-            make_environment=lambda: load_environment(loaded.id, arguments).environment,
+            make_environment=lambda: load_environment(self._place, arguments).environment,
             base_dir=self._base_dir,
             examples=self._examples,
             split=self.options.split,

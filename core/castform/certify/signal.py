@@ -55,4 +55,13 @@ async def forecast_with_model(
     forecast = forecast_results(result.examples, full_score=pass_at)
     found = judge_result(result, full_score=pass_at, max_context_tokens=options.max_context_tokens)
     findings = [*found, *judge_forecast(forecast)]
-    return result, forecast.as_dict(), [replace(finding, check="forecast") for finding in findings]
+    steps = {
+        str(size.group_size): forecast.useful_tokens_per_step(size.group_size, options.groups_per_step)
+        for size in forecast.sizes
+    }
+    data = {
+        **forecast.as_dict(),
+        "groups_per_step": options.groups_per_step,
+        "useful_tokens_per_step": steps,
+    }
+    return result, data, [replace(finding, check="forecast") for finding in findings]

@@ -11,9 +11,9 @@ from castform.cli.output import print_fields, print_json, print_note, print_tabl
 from castform.errors import UsageError
 
 if TYPE_CHECKING:
+    from castform.certify.batch import BatchResult
     from castform.certify.certification import Certification, CertifyOptions
     from castform.config import RunConfig
-    from castform.plugins import LoadedEnvironment
 
 EXIT_FAULT = 1
 MOST_CHARACTERS = 2000
@@ -72,7 +72,6 @@ def run(args: argparse.Namespace) -> int:
     from castform.cli.certify_many import certify_many, expand_ids
     from castform.cli.env_show import parse_arguments
     from castform.cli.measured_run import settle
-    from castform.plugins import load_environment
 
     check_model_arguments(args)
     accepted = parse_accepted(args.accept)
@@ -87,9 +86,14 @@ def run(args: argparse.Namespace) -> int:
         return certify_many(
             args, ids, arguments=arguments, options=options, save=lambda found: _save(found, None)
         )
-    loaded = load_environment(config.environment.id, arguments)
     options = make_options(args, config, accepted)
-    certification = settle(asyncio.run, _certify(args, config, loaded, arguments, options))
+    if args.model is None:
+        result = _certify_alone(args, config, arguments, options)
+        if result.certification is None:
+            return show_failure(result, as_json=args.json)
+        certification = result.certification
+    else:
+        certification = settle(asyncio.run, _certify(args, config, arguments, options))
     path = None if args.only is not None else _save(certification, args.output)
     if args.json:
         print_json({**certification.as_dict(), "certificate": None if path is None else str(path)})
@@ -126,6 +130,7 @@ def make_options(args: argparse.Namespace, config: RunConfig, accepted: dict[str
         sampling=Sampling(
             max_new_tokens=config.sampling.max_new_tokens, temperature=config.sampling.temperature
         ),
+        groups_per_step=config.rl.groups_per_step,
         concurrency=config.rl.max_concurrent_rollouts,
         max_context_tokens=config.sampling.max_context_tokens,
         **{name: value for name, value in given.items() if value is not None},
@@ -159,38 +164,80 @@ def parse_accepted(words: list[str]) -> dict[str, str]:
     return accepted
 
 
+def _certify_alone(
+    args: argparse.Namespace, config: RunConfig, arguments: dict[str, Any], options: CertifyOptions
+) -> BatchResult:
+    from castform.certify.alone import certify_alone
+
+    base = config.environment.base_dir
+    return certify_alone(
+        config.environment.id,
+        arguments,
+        options=options,
+        base_dir=None if base == Path() else base,
+        verbose=args.verbose,
+        on_stage=_say,
+    )
+
+
+def show_failure(result: BatchResult, *, as_json: bool) -> int:
+    """Say why there is no certification."""
+    from castform.cli.validate import MARKS
+
+    if as_json:
+        print_json({**result.as_dict(), "certificate": None})
+    else:
+        for finding in result.findings:
+            print_text(f"{MARKS[finding.level]}: {finding.message}")
+        print_text(f"\n{result.id}: not certified")
+    return EXIT_FAULT
+
+
 async def _certify(
-    args: argparse.Namespace,
-    config: RunConfig,
-    loaded: LoadedEnvironment,
-    arguments: dict[str, Any],
-    options: CertifyOptions,
+    args: argparse.Namespace, config: RunConfig, arguments: dict[str, Any], options: CertifyOptions
 ) -> Certification:
     from castform.certify.certify import certify
     from castform.cli.measured_run import MeasuredRun, base_folder
+    from castform.plugins import load_environment
+    from castform.stuck import end_when_stuck
 
-    base = base_folder(config, loaded)
+    loaded = load_environment(config.environment.id, arguments)
     try:
-        if args.model is None:
-            return await certify(loaded, arguments=arguments, options=options, base_dir=base, on_stage=_say)
-        async with MeasuredRun(kind="certify", config=config, loaded=loaded).open(
-            lambda log_path: open_model(args, config, log_path=log_path), total=options.examples
-        ) as (measured, (endpoint, version)):
-            found = await certify(
-                loaded,
-                arguments=arguments,
-                endpoint=endpoint,
-                version=version,
-                options=options,
-                base_dir=base,
-                on_stage=_say,
-                on_group=measured.on_group,
-                record=measured.record,
-            )
+        async with MeasuredRun(
+            kind="certify", config=config, loaded=loaded, logs_calls=bool(args.base_url)
+        ).open(lambda log_path: open_model(args, config, log_path=log_path), total=options.examples) as (
+            measured,
+            (endpoint, version),
+        ):
+            with end_when_stuck(options.max_seconds):
+                found = await certify(
+                    loaded,
+                    arguments=arguments,
+                    endpoint=endpoint,
+                    version=version,
+                    options=options,
+                    base_dir=base_folder(config, loaded),
+                    model_flags=_model_flags(args),
+                    on_stage=_say,
+                    on_group=measured.on_group,
+                    record=measured.record,
+                )
             measured.store_result("certify", found.as_dict(), {})
             return found
     finally:
         await loaded.environment.aclose()
+
+
+def _model_flags(args: argparse.Namespace) -> dict[str, str]:
+    """Return the options that say which model, besides -m; of the key only the variable that holds it."""
+    given = {
+        "--base-url": args.base_url,
+        "--api-key-env": args.api_key_env,
+        "--adapter": args.adapter,
+        "--temperature": args.temperature,
+        "--max-new-tokens": args.max_new_tokens,
+    }
+    return {flag: str(value) for flag, value in given.items() if value is not None}
 
 
 def print_plays(found: Certification) -> None:
@@ -235,6 +282,10 @@ def print_certification(found: Certification) -> None:
             ],
         )
         print_text()
+    if found.forecast is not None:
+        from castform.cli.forecast_tables import print_forecast
+
+        print_forecast(found.forecast)
     for finding in found.findings:
         reason = found.options.accepted.get(finding.code)
         mark = "accepted" if reason is not None else MARKS[finding.level]

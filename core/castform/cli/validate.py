@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 DEFAULT_EXAMPLES = 16
 DEFAULT_SAMPLES = 4
 EXIT_NOT_TRAINABLE = 1
+STUCK_SECONDS = 60.0
+"""Without a model, environment code that holds the event loop for so long never comes back."""
 MARKS = {"fault": "FAULT", "warning": "warning", "note": "note", "unchecked": "not checked"}
 
 
@@ -64,6 +66,7 @@ async def _validate(
     from castform.cli.eval import note_unknown_weights, scalars_of
     from castform.cli.measured_run import MeasuredRun, base_folder
     from castform.environments import load_examples
+    from castform.stuck import end_when_stuck
     from castform.validate import ValidateOptions, validate
 
     environment = loaded.environment
@@ -85,23 +88,25 @@ async def _validate(
         )
         loaded = loaded.with_examples(**{args.split: examples})
         if args.model is None:
-            return None, await validate(environment, examples, options=options, on_stage=_say)
+            with end_when_stuck(min(options.timeout_seconds, STUCK_SECONDS)):
+                return None, await validate(environment, examples, options=options, on_stage=_say)
         async with MeasuredRun(
             kind="validate", config=config, loaded=loaded, logs_calls=bool(args.base_url)
         ).open(lambda log_path: open_model(args, config, log_path=log_path), total=len(examples)) as (
             measured,
             (endpoint, version),
         ):
-            report = await validate(
-                environment,
-                examples,
-                endpoint=endpoint,
-                version=version,
-                options=options,
-                on_stage=_say,
-                on_group=measured.on_group,
-                record=measured.record,
-            )
+            with end_when_stuck(options.timeout_seconds):
+                report = await validate(
+                    environment,
+                    examples,
+                    endpoint=endpoint,
+                    version=version,
+                    options=options,
+                    on_stage=_say,
+                    on_group=measured.on_group,
+                    record=measured.record,
+                )
             measured.store_result(
                 "validate", report.as_dict(), {} if report.result is None else scalars_of(report.result)
             )
