@@ -81,7 +81,12 @@ def measure(plugins: int, runs: int) -> dict[str, object]:
         marks.mkdir()
         for number in range(plugins):
             write_plugin(site, number)
-        environ = {**os.environ, "PYTHONPATH": str(site), "IMPORT_MARKS": str(marks)}
+        environ = {
+            **os.environ,
+            "PYTHONPATH": str(site),
+            "IMPORT_MARKS": str(marks),
+            "CASTFORM_HOME": str(Path(folder) / "home"),  # certificates of yours would be read too
+        }
         environ.pop("CASTFORM_PLUGINS", None)
         script = Path(sys.executable).with_name("castform")
         castform = [str(script)] if script.exists() else [sys.executable, "-m", "castform"]

@@ -447,6 +447,10 @@ def test_a_disk_that_fills_up_ends_the_run_with_one_clear_error(place, serve):
     )
     out, err = process.communicate(timeout=120)
     assert (process.returncode, out) == (1, "")
-    assert err.startswith("error: ")
-    assert "run store" in err
+    assert err.startswith("error: cannot record model calls in ")
+    assert "gateway.jsonl: File too large" in err
+    assert "hint: free some space" in err
+    assert err.count("error: ") == 1
     assert "Traceback" not in err
+    _, listed, _ = castform(place, "runs", "list", "--json")
+    assert [run["status"] for run in json.loads(listed)] == ["failed"]
