@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from benchmax.rewards.deterministic.completion import (
     Completion,
@@ -68,5 +68,5 @@ def overlap_reward(
 
 def chunk_content(chunk: object) -> str:
     """Return a chunk's `content`, as attribute or key; "" when it has none."""
-    content = chunk.get("content") if isinstance(chunk, dict) else getattr(chunk, "content", None)
+    content = chunk.get("content") if isinstance(chunk, Mapping) else getattr(chunk, "content", None)
     return content if isinstance(content, str) else ""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from benchmax.rewards.deterministic.completion import Completion, is_assistant, message_text
 
@@ -45,11 +46,10 @@ def tool_call_efficiency(
 
     With `ranges`: the score of the first (least, most, score) that holds the number of
     calls, else 0. Without: correctness * exp(-decay_rate * extra), where extra counts the
-    calls beyond `reference_chunk_count` + 2; 0 when nothing is correct or there are more
-    than `max_calls`. ValueError for negative numbers.
+    calls beyond `reference_chunk_count` + 2; 0 when the correctness is not above 0 or there
+    are more than `max_calls`. ValueError for other negative numbers.
     """
     _check_not_negative(
-        correctness=correctness,
         reference_chunk_count=reference_chunk_count,
         max_calls=max_calls,
         decay_rate=decay_rate,
@@ -60,14 +60,14 @@ def tool_call_efficiency(
             (score for least, most, score in ranges if least <= calls and (most is None or calls <= most)),
             0.0,
         )
-    if correctness == 0 or not search_within_budget(calls, max_calls):
+    if not correctness > 0 or not search_within_budget(calls, max_calls):
         return 0.0
     extra = max(0, calls - (reference_chunk_count + FREE_CALLS))
     return correctness * math.exp(-decay_rate * extra)
 
 
-def _calls_of_turn(message: object) -> int:
-    structured = message.get("tool_calls") if isinstance(message, dict) else None
+def _calls_of_turn(message: Mapping[str, Any]) -> int:
+    structured = message.get("tool_calls")
     count = len(structured) if isinstance(structured, (list, tuple)) else 0
     return max(count, message_text(message).count(TOOL_CALL_MARKER))
 
