@@ -34,6 +34,7 @@ from benchmax.envs import Dataset, Environment, Example, RolloutAttempt, Rollout
 HERE = f"{sys.version_info.major}.{sys.version_info.minor}"
 GOLDEN_SOURCE = "class ExampleEnv: ...\n"
 GOLDEN_DIGEST = "962277149279c9e4f8475e21a98c838c8968710f3cc2bbaac810a993d51b9cbe"
+GOLDEN_DIGEST_BEYOND_ASCII = "144f5d1e1386660b00093cb92772e90544ad14e6e919939676b4efb6d6ad4126"
 
 ENVIRONMENT = """
 from benchmax.envs import Dataset, Environment, Example, RolloutAttempt
@@ -193,9 +194,12 @@ def test_a_dependency_that_is_none_is_refused_without_repeating_it() -> None:
 
 def test_metadata_is_canonical_json() -> None:
     metadata = make_metadata(python_version="3.12", benchmax_version="0.1.0", env_class_source="é\n")
-    assert metadata.to_json_bytes() == (
-        b'{"benchmax_version":"0.1.0","env_class_source":"\\u00e9\\n",'
-        b'"pip_dependencies":["requests>=2"],"python_version":"3.12"}'
+    assert (
+        metadata.to_json_bytes()
+        == (
+            '{"benchmax_version":"0.1.0","env_class_source":"é\\n",'
+            '"pip_dependencies":["requests>=2"],"python_version":"3.12"}'
+        ).encode()
     )
     assert BundleMetadata.from_json_bytes(metadata.to_json_bytes()) == metadata
 
@@ -204,6 +208,24 @@ def test_metadata_without_source_is_null() -> None:
     metadata = make_metadata(env_class_source=None)
     assert b'"env_class_source":null' in metadata.to_json_bytes()
     assert BundleMetadata.from_json_bytes(metadata.to_json_bytes()) == metadata
+    left_out = json.loads(metadata.to_json_bytes())
+    del left_out["env_class_source"]
+    assert BundleMetadata.from_json_bytes(json.dumps(left_out).encode()) == metadata
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        ({"python_version": 3}, "python_version must be a non-empty string, not 3"),
+        ({"benchmax_version": " "}, "benchmax_version must be a non-empty string"),
+        ({"pip_dependencies": "requests"}, "of no use: pip dependencies must be a sequence"),
+        ({"env_class_source": 7}, "of no use: env_class_source must be text or None, not int"),
+    ],
+)
+def test_metadata_values_of_no_use_are_named(change: dict[str, object], fault: str) -> None:
+    known = json.loads(make_metadata().to_json_bytes())
+    with pytest.raises(ValueError, match=fault):
+        BundleMetadata.from_json_bytes(json.dumps({**known, **change}).encode())
 
 
 def test_unknown_and_missing_metadata_keys_are_named() -> None:
@@ -224,6 +246,10 @@ def test_metadata_must_be_a_json_object(text: bytes) -> None:
 def test_the_golden_digest() -> None:
     metadata = make_metadata(python_version="3.12", benchmax_version="0.1.0")
     assert bundle_digest(Bundle(b"pickle", metadata)) == GOLDEN_DIGEST
+    beyond_ascii = make_metadata(
+        python_version="3.12", benchmax_version="0.1.0", env_class_source="class \u00c3\u2028: ...\n"
+    )
+    assert bundle_digest(Bundle(b"pickle", beyond_ascii)) == GOLDEN_DIGEST_BEYOND_ASCII
 
 
 def test_the_digest_covers_both_parts_and_their_border() -> None:

@@ -15,8 +15,8 @@ class BundleMetadata:
     """What must be there before a bundle can be loaded.
 
     Dependencies are brought into canonical form: PEP 508 text with normalised names, sorted.
-    TypeError for fields of a wrong type; ValueError for text that is no dependency and for
-    a distribution that is declared twice.
+    TypeError for fields of a wrong type; ValueError for versions that are not there, for
+    text that is no dependency and for a distribution that is declared twice.
     """
 
     pip_dependencies: Sequence[str]
@@ -32,20 +32,23 @@ class BundleMetadata:
         for name in ("python_version", "benchmax_version"):
             value = getattr(self, name)
             if not isinstance(value, str) or not value.strip():
-                raise TypeError(f"{name} must be a non-empty string, not {value!r}")
+                raise ValueError(f"{name} must be a non-empty string, not {value!r}")
         if self.env_class_source is not None and not isinstance(self.env_class_source, str):
             raise TypeError(
                 f"env_class_source must be text or None, not {type(self.env_class_source).__name__}"
             )
 
     def to_json_bytes(self) -> bytes:
-        """Return canonical JSON: sorted keys, no spaces, ASCII. Equal metadata gives equal bytes."""
+        """Return canonical JSON: sorted keys, no spaces, UTF-8. Equal metadata gives equal bytes."""
         data = {field.name: getattr(self, field.name) for field in fields(self)}
-        return json.dumps(data, sort_keys=True, separators=(",", ":")).encode("ascii")
+        return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
     @classmethod
     def from_json_bytes(cls, data: bytes) -> BundleMetadata:
-        """Read metadata. ValueError when it is no JSON object, or a key is missing or unknown."""
+        """Read metadata; a source that is left out is None.
+
+        ValueError when it is no JSON object, a key is missing or unknown, or a value of no use.
+        """
         try:
             value = json.loads(bytes(data).decode("utf-8"))
         except (ValueError, RecursionError) as error:
@@ -57,9 +60,13 @@ class BundleMetadata:
             raise ValueError(
                 f"bundle metadata has unsupported keys {unknown}; re-bundle with a current benchmax"
             )
+        value = {"env_class_source": None, **value}
         if missing := sorted(known - set(value)):
             raise ValueError(f"bundle metadata is missing {', '.join(map(repr, missing))}")
-        return cls(**value)
+        try:
+            return cls(**value)
+        except TypeError as error:
+            raise ValueError(f"bundle metadata is of no use: {error}") from error
 
 
 def canonical_dependencies(dependencies: object) -> tuple[str, ...]:

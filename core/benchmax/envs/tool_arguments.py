@@ -41,7 +41,7 @@ def parse_arguments(text: object) -> dict[str, Any]:
     try:
         arguments = json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
-        raise ArgumentFault(f"Invalid JSON tool arguments: {error}") from error
+        raise ArgumentFault(f"Invalid JSON tool arguments: {getattr(error, 'msg', error)}") from error
     if not isinstance(arguments, dict):
         raise ArgumentFault("Tool arguments must be a JSON object.")
     return arguments

@@ -402,6 +402,12 @@ def test_an_argument_that_fits_or_cannot_be_told_is_taken(schema: Any, value: An
     check_arguments("t", {"u": value}, {"properties": {"u": schema}})
 
 
+def test_what_is_wrong_with_the_json_is_told_without_its_place() -> None:
+    with pytest.raises(ArgumentFault) as raised:
+        parse_arguments('{"key')
+    assert str(raised.value) == "Invalid JSON tool arguments: Unterminated string starting at"
+
+
 @pytest.mark.parametrize("constant", ["NaN", "Infinity", "-Infinity"])
 def test_a_constant_that_json_lacks_is_told(constant: str) -> None:
     with pytest.raises(ArgumentFault) as raised:

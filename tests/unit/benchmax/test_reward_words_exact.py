@@ -313,11 +313,6 @@ OTHERS: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: search_within_budget(-1, 2), ValueError, "calls must not be negative, not -1"),
     (lambda: search_within_budget(1, -2), ValueError, "max_calls must not be negative, not -2"),
     (
-        lambda: tool_call_efficiency("", correctness=-1),
-        ValueError,
-        "correctness must not be negative, not -1",
-    ),
-    (
         lambda: tool_call_efficiency("", reference_chunk_count=-1),
         ValueError,
         "reference_chunk_count must not be negative, not -1",
@@ -375,6 +370,7 @@ def test_the_bounds_themselves_are_allowed() -> None:
     assert overlap_reward("x", "abc", minimum_overlap=0.0) == 0.0
     assert search_within_budget(0, 0) is True
     assert tool_call_efficiency("", correctness=0, max_calls=0, decay_rate=0) == 0.0
+    assert tool_call_efficiency("", correctness=-1) == 0.0
     assert read_number({"s": 0.5}, "s", low=0.5, high=0.5) == 0.5
 
 
@@ -421,10 +417,8 @@ def sealed(prompt: str, request_id: str) -> str:
 
 
 def test_a_fence_quotes_every_line_and_is_marked_by_a_hash_of_label_and_text() -> None:
-    mark = hashlib.sha256(b"Answer\na\n\nb\x85c").hexdigest()[:12]
-    latin = hashlib.sha256("Answer\na\n\nb\x85c".encode()).hexdigest()[:12]
-    assert mark != latin
-    assert fence("Answer", "a\n\nb\x85c") == f"BEGIN Answer {latin}\n| a\n| \n| b\n| c\nEND Answer {latin}"
+    mark = hashlib.sha256("Answer\na\n\nb\x85c".encode()).hexdigest()[:12]
+    assert fence("Answer", "a\n\nb\x85c") == f"BEGIN Answer {mark}\n| a\n| \n| b\n| c\nEND Answer {mark}"
     empty = hashlib.sha256(b"Answer\n").hexdigest()[:12]
     assert fence("Answer", "") == f"BEGIN Answer {empty}\n| \nEND Answer {empty}"
 

@@ -48,9 +48,15 @@ def test_a_map_is_spread_over_0_to_1(polarity, rewards):
     assert tuple(rubric.reward_for(score) for score in (-1, 1, 3)) == rewards
 
 
-@pytest.mark.parametrize("raw", [0, 2, 3.5, -2, float("nan"), True])
+@pytest.mark.parametrize("raw", [0, 2, 3.5, -2, float("nan")])
 def test_a_score_that_is_not_on_the_map_is_refused(raw):
     with pytest.raises(ValueError, match="the score must be one of -1, 1, 3"):
+        GRADES.reward_for(raw)
+
+
+@pytest.mark.parametrize("raw", [True, "1", None])
+def test_a_score_that_is_no_number_is_refused(raw):
+    with pytest.raises(TypeError, match=f"a score must be a number, not {raw!r}"):
         GRADES.reward_for(raw)
 
 

@@ -100,7 +100,7 @@ async def evaluate_rubric_ranking(
         earned = score_among_siblings(positions)
     by_response = dict(zip(answers, earned, strict=True))
     result = RubricRanking(
-        scores=tuple(by_response.get(index, 0.0) for index in range(len(responses))),
+        scores=tuple(float(by_response.get(index, 0.0)) for index in range(len(responses))),
         ranking=ranking,
         reasoning="\n\n".join(reasoning for _, reasoning, _ in replies if reasoning),
         raw_response="\n\n".join(raw for _, _, raw in replies),

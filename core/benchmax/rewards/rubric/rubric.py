@@ -49,9 +49,14 @@ class Rubric:
         return (0.0, 1.0) if self.score_map is None else tuple(sorted(self.score_map))
 
     def reward_for(self, raw_score: float) -> float:
-        """Return what a judge's score is worth, from 0 to 1. ValueError: the score is not an allowed one."""
+        """Return what a judge's score is worth, from 0 to 1.
+
+        TypeError: the score is no number. ValueError: it is not an allowed one.
+        """
         scores = self.allowed_scores
-        if isinstance(raw_score, bool) or raw_score not in scores:
+        if isinstance(raw_score, bool) or not isinstance(raw_score, (int, float)):
+            raise TypeError(f"a score must be a number, not {raw_score!r}")
+        if raw_score not in scores:
             allowed = ", ".join(f"{score:g}" for score in scores)
             raise ValueError(f"the score must be one of {allowed}")
         share = (raw_score - scores[0]) / (scores[-1] - scores[0])
