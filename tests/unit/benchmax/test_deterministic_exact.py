@@ -22,6 +22,8 @@ from benchmax.rewards import (
 )
 from benchmax.rewards.deterministic.completion import is_assistant, message_text
 from benchmax.rewards.deterministic.overlap import chunk_content
+from benchmax.rewards.rubric import Rubric
+from benchmax.rewards.weighted import WeightedRewards
 
 MARK = "<tool_call>"
 
@@ -295,7 +297,29 @@ def test_calls_beyond_the_free_ones_decay() -> None:
     assert worth(10) == math.exp(-0.2 * 8) and worth(11) == 0.0
     assert worth(4, reference_chunk_count=2) == 1.0
     assert worth(5, reference_chunk_count=2, decay_rate=1.0, correctness=0.5) == 0.5 * math.exp(-1.0)
-    assert worth(0, correctness=0) == 0.0 and worth(2, max_calls=1) == 0.0 and worth(2, max_calls=2) == 1.0
+    assert worth(0, correctness=0) == worth(0, correctness=-0.5) == 0.0
+    assert (
+        worth(2) == worth(2, correctness=1.0) == 1.0
+        and worth(2, max_calls=1) == 0.0
+        and worth(2, max_calls=2) == 1.0
+    )
+
+
+async def test_a_function_is_given_the_completion_in_both_ways_of_scoring() -> None:
+    rewards = WeightedRewards([(1.0, len)])
+    assert rewards.score("abc")["reward"] == (await rewards.ascore("abc"))["reward"] == 3.0
+
+
+def test_rubrics_that_differ_in_anything_hash_apart() -> None:
+    rubrics = [
+        Rubric("a", "d"),
+        Rubric("b", "d"),
+        Rubric("a", "e"),
+        Rubric("a", "d", "negative"),
+        Rubric("a", "d", score_map={0: "no", 1: "yes"}),
+        Rubric("a", "d", score_map={0: "no", 2: "yes"}),
+    ]
+    assert len({hash(rubric) for rubric in rubrics}) == len(rubrics)
 
 
 def test_ranges_decide_alone_and_the_first_one_wins() -> None:
