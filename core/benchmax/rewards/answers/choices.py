@@ -14,14 +14,22 @@ Options = Mapping[str, str] | Sequence[str]
 _INTRODUCTION = r"(?:the\s+)?(?:correct\s+|right\s+|best\s+)?(?:option|choice|answer)?\s*(?:is\s+)?:?\s*"
 _WHOLE = re.compile(
     _INTRODUCTION
-    + r"(?:\((?P<framed>[A-Z])\)|(?P<bare>[A-Z]))(?P<mark>\s*[).:\]]|\s+[-–—]\s|$|(?<=\)))\s*(?P<rest>.*)",
+    + r"(?:\((?P<framed>[A-Z])\)|(?P<bare>[A-Z]))(?P<mark>\s*[).:,\]]|\s+[-–—]\s|$|(?<=\)))\s*(?P<rest>.*)",
     re.IGNORECASE | re.DOTALL,
 )
 _STATED = re.compile(
     r"\(([A-Z])\)|\b(?:option|choice)\s+\(?([A-Z])\b|^\s*([A-Z])(?:[).:]|\s*$)", re.MULTILINE
 )
+_TAKEN_BACK = re.compile(
+    r"(?:is|was)\s+(?:not|wrong|incorrect|false)\b|isn't\b|(?:(?:or|and|nor)\s+|[,/&]\s*)\(?[A-J](?:\)|\W*$)",
+    re.IGNORECASE,
+)
+"""Behind a letter: it is wrong, or it is not the only one."""
+_REASON = re.compile(r"(?<![.:]),?\s+(?:because|since|as)\b|,\s+not\b", re.IGNORECASE)
 _DENIAL = re.compile(r"\bnot\b|\bisn't\b|\bnever\b", re.IGNORECASE)
 TAIL_CHARS = 4000
+MAX_CHOICE_CHARS = 10_000
+"""No text that is longer is one option."""
 
 
 def lettered(options: Options | None) -> dict[str, str]:
@@ -45,14 +53,21 @@ def matches_choice(slot: Slot, gold: str, options: Mapping[str, str]) -> bool:
     to be set apart, "(B)", "option B" or alone on its line, and only one may be named.
     """
     wanted = gold_letter(gold, options)
-    if wanted is None:
-        return False
-    said = _letter_of(slot.line(), options)
-    if said is None:
-        said = _letter_of(slot.sentence(), options)
-    if said is None and not slot.is_marked:
-        said = _only_letter(slot.line() if slot.place == "lead-in" else slot.text)
-    return said == wanted
+    return wanted is not None and chosen_letter(slot, options) == wanted
+
+
+def chosen_letter(slot: Slot, options: Mapping[str, str]) -> str | None:
+    """Return the letter that a slot names; "" when it names several or denies it, None when it names none."""
+    line = slot.line()
+    if slot.place == "lead-in":
+        line = _REASON.split(line, maxsplit=1)[0]
+    for text in (line, slot.sentence()):
+        said = _letter_of(text, options)
+        if said is not None:
+            return said
+    if slot.is_marked:
+        return None
+    return _only_letter(slot.line() if slot.place == "lead-in" else slot.text)
 
 
 def _letter_of(text: str, options: Mapping[str, str]) -> str | None:
@@ -60,10 +75,13 @@ def _letter_of(text: str, options: Mapping[str, str]) -> str | None:
 
     A capital letter is the letter, even where it is also an option's text.
     """
+    if len(text) > MAX_CHOICE_CHARS:
+        return None
     plain = undecorated(text).strip(" \t\n.,;!")
     if plain in options:
         return plain
-    letters = [letter for letter, option in options.items() if plain_words(option) == plain_words(plain)]
+    words = plain_words(plain)
+    letters = [letter for letter, option in options.items() if plain_words(option) == words]
     if letters:
         return letters[0] if len(letters) == 1 else None
     match = _WHOLE.fullmatch(plain)
@@ -73,8 +91,11 @@ def _letter_of(text: str, options: Mapping[str, str]) -> str | None:
     if options and letter not in options:
         return None
     rest = plain_words(match["rest"])
-    contradicted = options and rest and rest != plain_words(options[letter])
-    return "" if contradicted else letter
+    if not options:
+        if match["mark"].strip() == ",":
+            return None
+        return "" if _TAKEN_BACK.match(rest) else letter
+    return "" if rest and rest != plain_words(options[letter]) else letter
 
 
 def _only_letter(text: str) -> str | None:

@@ -27,8 +27,9 @@ MAX_DEPTH = 12
 MAX_DIGITS = 40
 """Digits in a row of an expression."""
 MAX_POWER_DIGITS = 3
-WALL_SECONDS = 30.0
-"""How long the worker is waited for; it gives up by itself after two seconds of processor time."""
+WALL_SECONDS = 120.0
+"""How long the worker is waited for. It gives up by itself after two seconds of processor time, but on a
+busy machine starting it takes half a minute."""
 _WORKER = Path(__file__).with_name("expression_worker.py")
 _COMMAND = re.compile(r"\\([A-Za-z]+)")
 _WORD = re.compile(r"[A-Za-z]{2,}")
@@ -40,6 +41,7 @@ _SHORT_WORD = re.compile(
 )
 _PROSE_COMMANDS = frozenset(["text", "mathrm", "mathbf", "textbf", "mathit", "textit", "mbox", "emph"])
 _STRUCTURE = re.compile(r"\\[A-Za-z]|[\^=<>!]|[^\s\d]\s*[-+*/(]|[-+*/)]\s*[^\s\d]|\d\s*[-+*/]\s*\d")
+_ROOT = re.compile(r"√\s*(?:(\d+|[A-Za-z])|[({]([^(){}]*)[)}])")
 _STACKED_FACTORIAL = re.compile(r"!\s*!|\)\s*!")
 _LARGE_POWER = re.compile(rf"\^\s*[{{(]*\s*[-+]?\s*\d{{{MAX_POWER_DIGITS + 1}}}")
 _LARGE_FACTORIAL = re.compile(rf"\d{{{MAX_POWER_DIGITS + 1}}}\)*\s*!")
@@ -118,6 +120,7 @@ def _compact(text: str) -> str:
     text = re.sub(
         r"(?<!\\)\\[()\[\],;:! ]|\\(?:left|right|displaystyle|limits)(?![A-Za-z])|[$`]", "", canonical(text)
     )
+    text = _ROOT.sub(r"\\sqrt{\1\2}", text).replace("∞", "\\infty ").replace("∪", "\\cup ")
     return " ".join(text.strip(" ,;").rstrip(" .,;").split())
 
 
@@ -129,16 +132,24 @@ class _Worker:
         self._process: subprocess.Popen[str] | None = None
 
     def ask(self, gold: str, answer: str) -> bool:
-        """Return the worker's verdict; False when it dies or does not answer in time."""
+        """Return the worker's verdict; False when it does not answer in time, or a second one dies of it too."""
         with self._lock:
-            process = self._running()
-            try:
-                verdict = self._exchange(process, json.dumps([gold, answer]))
-            except OSError:
-                verdict = ""
-            if verdict.strip() not in ("true", "false"):
-                self._stop()
-            return verdict.strip() == "true"
+            verdict = self._asked_once(gold, answer)
+            if verdict == "":  # it may have been killed for something else
+                verdict = self._asked_once(gold, answer)
+            return verdict == "true"
+
+    def _asked_once(self, gold: str, answer: str) -> str | None:
+        """Return what the worker says, "" when it dies, None when it does not answer in time."""
+        process = self._running()
+        try:
+            said = self._exchange(process, json.dumps([gold, answer]))
+        except OSError:
+            said = ""
+        verdict = None if said is None else said.strip()
+        if verdict not in ("true", "false"):
+            self._stop()
+        return verdict
 
     def close(self) -> None:
         """End the process, if this process started one."""
@@ -162,13 +173,13 @@ class _Worker:
             )
         return self._process
 
-    def _exchange(self, process: subprocess.Popen[str], request: str) -> str:
+    def _exchange(self, process: subprocess.Popen[str], request: str) -> str | None:
         assert process.stdin is not None and process.stdout is not None  # both are pipes
         process.stdin.write(request + "\n")
         process.stdin.flush()
         waiting = select.poll()  # not select(): it fails in a process with 1,024 open files
         waiting.register(process.stdout, select.POLLIN)
-        return process.stdout.readline() if waiting.poll(WALL_SECONDS * 1000) else ""
+        return process.stdout.readline() if waiting.poll(WALL_SECONDS * 1000) else None
 
     def _stop(self) -> None:
         process, self._process = self._process, None

@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 from typing import Literal, get_args
 
 from benchmax.rewards.answers.booleans import matches_boolean, truth_of
-from benchmax.rewards.answers.choices import Options, lettered, matches_choice
+from benchmax.rewards.answers.choices import Options, chosen_letter, gold_letter, lettered, matches_choice
 from benchmax.rewards.answers.expressions import equal_expressions, is_expression, is_wordless
 from benchmax.rewards.answers.lists import find_bracketed, matches_items, split_items
 from benchmax.rewards.answers.numbers import Quantity, find_quantities, number_of, parse_quantity
@@ -20,7 +20,8 @@ AnswerKind = Literal["number", "expression", "choice", "list", "set", "boolean",
 MAX_LIST_CHARS = 10_000
 _CHOICE = re.compile(r"[A-J]|\([A-J]\)")
 _MATH_SEGMENT = re.compile(r"\$\$?([^$]+)\$|\\\((.+?)\\\)|\\\[(.+?)\\\]", re.DOTALL)
-_ASSIGNMENT = re.compile(r"^\s*\\?[A-Za-z](?:_\w|_\{\w+\}|\([a-z]\))?\s*=\s*(?=[^=])")
+_ASSIGNMENT = re.compile(r"^\s*\\?[A-Za-z](?:_\w|_\{\w+\}|\([a-z]\))?\s*(?:=|∈|\\in(?![A-Za-z]))\s*(?=[^=])")
+_EQUALS = re.compile(r"(?<![<>!])=(?!>)")
 _MATH_TAIL_CHARS = 4000
 
 
@@ -62,9 +63,9 @@ def is_answer(
 def infer_kind(gold: object, options: Options | None = None) -> AnswerKind:
     """Return how a gold answer is compared when nobody says.
 
-    By type: booleans, numbers, sets, lists and tuples. Text is a choice when options are
-    given or it is one capital letter from A to J; a number, with or without a unit; yes,
-    no, true or false; a list when it is in brackets with commas or is numbers with commas
+    By type: booleans, sets, lists and tuples. Anything else is a choice when options are
+    given. Text is one when it is one capital letter from A to J; a number, with or without
+    a unit; yes, no, true or false; a list when it is in brackets with commas or is numbers with commas
     between; an expression when it is mathematics without words; else text.
     """
     if isinstance(gold, bool):
@@ -73,11 +74,13 @@ def infer_kind(gold: object, options: Options | None = None) -> AnswerKind:
         return "set"
     if isinstance(gold, (list, tuple)):
         return "list"
+    if options is not None:
+        return "choice"
     if number_of(gold) is not None:
         return "number"
     text = _gold_text(gold)
     plain = undecorated(text).strip()
-    if options is not None or _CHOICE.fullmatch(plain):
+    if _CHOICE.fullmatch(plain):
         return "choice"
     if parse_quantity(text) is not None:
         return "number"
@@ -103,7 +106,7 @@ def _matches(
     if not plain_words(text):
         return False
     if kind == "choice":
-        return matches_choice(slot, text, lettered(options))
+        return _matches_choice(slot, text, lettered(options))
     if kind == "boolean":
         return matches_boolean(slot, text)
     if kind == "expression":
@@ -128,6 +131,14 @@ def _gold_text(gold: object) -> str:
     return after.strip() if mark else text
 
 
+def _matches_choice(slot: Slot, gold: str, options: dict[str, str]) -> bool:
+    """Whether the slot names the right option, or says its number where it names none."""
+    if matches_choice(slot, gold, options):
+        return True
+    right = options.get(gold_letter(gold, options) or "")
+    return right is not None and chosen_letter(slot, options) is None and _matches_number(slot, right)
+
+
 def _matches_number(slot: Slot, gold: object) -> bool:
     wanted = number_of(gold) or parse_quantity(_gold_text(gold))
     if wanted is None:
@@ -147,7 +158,7 @@ def _read_number(slot: Slot) -> Quantity | None:
     must hold one value only; in prose the last one counts.
     """
     whole = slot.sentence() if slot.is_marked else slot.sentence().rstrip("!")
-    stated = parse_quantity(whole) or parse_quantity(canonical(whole).rpartition("=")[2])
+    stated = parse_quantity(whole) or parse_quantity(_EQUALS.split(canonical(whole))[-1])
     if stated is not None:
         return stated
     if is_expression(whole):

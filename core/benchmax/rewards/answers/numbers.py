@@ -21,7 +21,7 @@ MAX_NUMBER_CHARS = 1000
 _INTEGER = r"[1-9]\d{0,2}"
 _NUMBER = re.compile(
     # no part of a word, date, time, range, power or index
-    r"(?<![\w.^)±])(?<!\w[-/])(?<!\d[–—:,'])"
+    r"(?<![\w.^)±√∛≠≤≥])(?<![√∛≠≤≥]\s)(?<!!=)(?<!!=\s)(?<![<>]=)(?<![<>]=\s)(?<!\w[-/])(?<!\d[–—:,'])"
     r"(?P<sign>[-+]?)(?:(?P<before>[€£¥]|USD)\s?)?"
     r"(?:(?P<whole>\d++)\ +(?P<part>\d++)\s?/\s?(?P<parts>\d++)"
     r"|(?P<main>" + _INTEGER + r"(?:,\d{3})++(?:\.\d++)?"
@@ -30,13 +30,20 @@ _NUMBER = re.compile(
     r"|" + _INTEGER + r"(?:\.\d{3}){2,}"
     r"|\d++(?:\.\d*+)?|\.\d++)"
     r"(?:[eE](?P<exponent>[-+]?\d{1,3}))?(?:\s*/\s*(?P<below>\d++))?)"
-    r"(?![\d^]|\s*\^|\s*/\s*[\w(]|[.,:']\d|[-–—]\w)"
+    r"(?![\d^]|_\d|\s*\^|\s*/\s*[\w(]|[.,:']\d|[-–—]\w)"
 )
 _UNIT = re.compile(
     r"\s*(?:(?P<power>square|sq\.?|cubic)\s+)?(?P<unit>[%€£¥]|°\s?[CF]?|[^\W\d_]+(?:/[^\W\d_]+)?(?:\^\{?\d\}?)?)"
 )
-_SCALES = {"hundred": 10**2, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
-_SCALE = re.compile(r"\s+(hundred|thousand|million|billion|trillion)s?\b", re.IGNORECASE)
+_SCALES = {
+    "dozen": 12,
+    "hundred": 10**2,
+    "thousand": 10**3,
+    "million": 10**6,
+    "billion": 10**9,
+    "trillion": 10**12,
+}
+_SCALE = re.compile(r"\s+(dozen|hundred|thousand|million|billion|trillion)s?\b", re.IGNORECASE)
 _SCIENTIFIC = re.compile(
     r"(?<=\d)\s*(?:\\times|\\cdot|[×·*x⋅])\s*10\s*\^\s*(?:\{\s*([-+]?\d{1,3})\s*\}|\(?([-+]?\d{1,3})(?!\d)\)?)"
 )
@@ -48,7 +55,12 @@ _FRACTION = re.compile(
 _LATEX_SIGNS = re.compile(
     r"\\(%|\$)|(?:\^\s*\{?\s*\\circ\s*\}?)|\{(,)\}|\\(?:degree|textdegree)(?![A-Za-z])|(?<=\d)\\?[,;!:]?\\\s(?=\d)|(?<=\d)\\,(?=\d)"
 )
-_MONEY = re.compile(r"(?<![\\$\w])(-?)\$(?=[-+]?\.?\d[^$\n]*(?:\n|$))")
+_MONEY = re.compile(r"(?<![\\$\w])(-?)(?:US)?\$(?=[-+]?\.?\d[^$\n]*(?:\n|$))")
+_ARROW = re.compile(r"^\s*(?:[=-]>|[⇒→∴])\s*|(?:≈|\\approx(?![A-Za-z]))\s*")
+_SIGN_IN_WORDS = re.compile(
+    r"\bnegative\s+(?=[.\d])|(?:^|(?<=[=:])|(?<=\bis))\s*\bminus\s+(?=[.\d])", re.IGNORECASE
+)
+_DEGREES = re.compile(r"\bdegrees?\s+(c)elsius\b|\bdegrees?\s+(f)ahrenheit\b", re.IGNORECASE)
 _DETACHED_SIGN = re.compile(r"(?<=[=≈:])(\s*)-\s+(?=[.\d])")
 _NEGATION = re.compile(
     r"\b(?:not|never|neither|nor|cannot|isn't|wasn't|can't|aren't|doesn't|rather than|instead of)\b", re.I
@@ -123,7 +135,8 @@ def find_quantities(text: str) -> list[Quantity]:
 
 def numeric_text(text: str) -> str:
     """Return the text with LaTeX fractions, powers of ten and signs written plainly, and decoration removed."""
-    text = _MONEY.sub(r"\1USD ", canonical(text))
+    text = _ARROW.sub(" ", _MONEY.sub(r"\1USD ", canonical(text)))
+    text = _DEGREES.sub(lambda m: f"°{(m[1] or m[2]).upper()}", _SIGN_IN_WORDS.sub(" -", text))
     text = _LATEX_SIGNS.sub(_plain_sign, text)
     text = _SCIENTIFIC.sub(lambda m: f"e{m[1] or m[2]}", text)
     text = _POWER_OF_TEN.sub(lambda m: f"1e{m[1] or m[2]}", text)

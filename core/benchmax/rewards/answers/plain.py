@@ -33,7 +33,7 @@ def canonical(text: str) -> str:
         return text
     text = _SUPERSCRIPT_RUN.sub(lambda run: "^" + run.group().translate(_SUPERSCRIPTS), text)
     text = _VULGAR.sub(lambda sign: " " + unicodedata.normalize("NFKC", sign.group()) + " ", text)
-    text = unicodedata.normalize("NFKC", text).translate(_SAME_AS)
+    text = unicodedata.normalize("NFKC", text.replace("\u00ba", "°")).translate(_SAME_AS)
     return _OTHER_DIGIT.sub(lambda sign: str(unicodedata.decimal(sign.group())), text)
 
 

@@ -434,3 +434,16 @@ def test_a_gold_answer_that_cannot_be_written_is_matched_by_nothing() -> None:
     assert match_answer("5", Odd()) == 0.0
     assert match_answer("5", 10**5000, kind="text") == 0.0
     assert match_answer("9" * 5000, 10**5000) == 0.0
+
+
+def test_a_choice_is_looked_for_in_texts_of_ten_thousand_characters_and_no_longer() -> None:
+    long = "x" * 9_997
+    assert match_answer(f"<answer>B) {long}</answer>", "B", options=["no", long]) == 1.0
+    assert match_answer(f"<answer>B) {long}x</answer>", "B", options=["no", long + "x"]) == 0.0
+
+
+def test_options_make_a_choice_of_any_gold_answer_that_is_no_list() -> None:
+    assert infer_kind("5", ["3", "5"]) == infer_kind(5, ["3", "5"]) == "choice"
+    assert infer_kind([5], ["3", "5"]) == "list"
+    assert match_answer("B", 5, options=["3", "5"]) == 1.0
+    assert match_answer("A", 5, options=["3", "5"]) == 0.0

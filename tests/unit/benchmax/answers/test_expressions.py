@@ -151,6 +151,24 @@ def test_a_worker_that_was_killed_is_replaced() -> None:
     worker.close()
 
 
+def test_a_worker_that_dies_while_it_is_asked_is_asked_once_more(tmp_path: Path, monkeypatch) -> None:
+    script = tmp_path / "worker.py"
+    script.write_text(
+        "import sys, pathlib\n"
+        f"log = pathlib.Path({str(tmp_path / 'asked')!r})\n"
+        "line = sys.stdin.readline()\n"
+        "log.write_text((log.read_text() if log.exists() else '') + 'x')\n"
+        "print('true') if len(log.read_text()) % 4 == 0 else sys.exit(3)\n"
+    )
+    monkeypatch.setattr(expressions, "_WORKER", script)
+    worker = expressions._Worker()
+    assert worker.ask("a", "b") is False  # two of them died
+    assert (tmp_path / "asked").read_text() == "xx"
+    assert worker.ask("a", "b") is True  # the second one answered
+    assert (tmp_path / "asked").read_text() == "xxxx"
+    worker.close()
+
+
 def test_a_worker_that_does_not_answer_in_time_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     worker = expressions._Worker()
     process = worker._running()
