@@ -35,6 +35,9 @@ def decode_call(line: bytes) -> ModelCall:
         for name in ("stop", "stop_token_ids"):
             sampling[name] = tuple(sampling[name])
         value["sampling"] = Sampling(**sampling)
+    for message in (value["reply"], *value["messages"]):
+        if not isinstance(message, dict):
+            raise TypeError(f"a message is an object, not {message!r:.60}")
     return ModelCall(**value)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,16 @@ from typing import Any
 from benchmax.envs import Dataset, Environment, Example
 from castform.errors import CastformError, UsageError
 from castform.rollouts import Split
+
+logger = logging.getLogger(__name__)
+
+
+async def close_environment(environment: Environment[Any, Any]) -> None:
+    """Close an environment after its work. What goes wrong there is told and costs no result."""
+    try:
+        await environment.aclose()
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - the author's code
+        logger.warning("the environment's aclose failed: %s: %s", type(error).__name__, error)
 
 
 async def load_examples(

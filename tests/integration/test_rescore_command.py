@@ -388,3 +388,11 @@ def test_a_changed_byte_of_a_plugin_stops_resume_and_rescore_shows_what_it_does(
             "before": rewards[item["rollout_id"]],
             "after": pytest.approx(rewards[item["rollout_id"]] / 2),
         }
+
+
+def test_a_close_that_fails_costs_no_result(place, run_id):
+    broken = "    async def aclose(self):\n        raise SystemExit(3)\n\n    async def compute_reward"
+    (place / "sums.py").write_text(ENVIRONMENT.replace("    async def compute_reward", broken))
+    code, out, err = castform(place, "rescore", run_id, "--json")
+    assert code == 0 and json.loads(out)["counts"]["unchanged"] == 16
+    assert "the environment's aclose failed: SystemExit: 3" in err

@@ -76,7 +76,7 @@ async def _evaluate(
 ) -> tuple[str, LoadedEnvironment, EvalResult]:
     from castform.calls import Sampling
     from castform.cli.measured_run import MeasuredRun, base_folder
-    from castform.environments import load_examples
+    from castform.environments import close_environment, load_examples
     from castform.eval_result import DEFAULT_PASS_AT
     from castform.evaluate import evaluate
     from castform.probing import measure_full_score
@@ -120,7 +120,7 @@ async def _evaluate(
             measured.store_result("eval", result.as_dict(), scalars_of(result))
             check_some_scored(result, remote=bool(args.base_url))
     finally:
-        await environment.aclose()
+        await close_environment(environment)
     note_unknown_weights(config, result)
     return measured.run_id, loaded, result
 

@@ -149,11 +149,13 @@ class _Rescore:
         self.changes: list[str] = []
 
     async def run(self, groups: Sequence[StoredGroup], *, save: bool) -> RescoreReport:
+        from castform.environments import close_environment
+
         try:
             examples = await self._load_examples(groups)
             return await (self._run_saved if save else self._rescore)(groups, examples)
         finally:
-            await self.loaded.environment.aclose()
+            await close_environment(self.loaded.environment)
 
     async def _load_examples(self, groups: Sequence[StoredGroup]) -> dict[tuple[str, str], Example[Any]]:
         """Load the splits that the rollouts are of, as far as the run read them, and pin them."""

@@ -65,7 +65,7 @@ async def _validate(
     from castform.calls import Sampling
     from castform.cli.eval import note_unknown_weights, scalars_of
     from castform.cli.measured_run import MeasuredRun, base_folder
-    from castform.environments import load_examples
+    from castform.environments import close_environment, load_examples
     from castform.stuck import end_when_stuck
     from castform.validate import ValidateOptions, validate
 
@@ -111,7 +111,7 @@ async def _validate(
                 "validate", report.as_dict(), {} if report.result is None else scalars_of(report.result)
             )
     finally:
-        await environment.aclose()
+        await close_environment(environment)
     if report.result is not None:
         note_unknown_weights(config, report.result)
     return measured.run_id, report

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 
 from sqlalchemy import Connection, select, update
 
+from castform.errors import RunFailedError
 from castform.runs import schema
 from castform.runs.pins import store_pin
+from castform.runs.stored_json import read_stored
 
 OLDEST_VERSION = 1
 
@@ -28,7 +29,10 @@ def _give_rollouts_their_pin(connection: Connection) -> None:
         connection.exec_driver_sql(f"ALTER TABLE {column} VARCHAR(64)")
     runs, rollouts = schema.runs, schema.rollouts
     for run_id, environment in connection.execute(select(runs.c.run_id, runs.c.environment)).all():
-        digest = store_pin(connection, json.loads(environment))
+        try:
+            digest = store_pin(connection, read_stored(environment, dict, f"environment of run {run_id}"))
+        except RunFailedError:
+            continue  # this run stays without a pin; the others need not suffer for it
         if digest is not None:
             for table in (runs, rollouts):
                 connection.execute(update(table).where(table.c.run_id == run_id).values(pin=digest))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -12,6 +11,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from castform.plugins.pins import EnvironmentPin, digest_pin
 from castform.runs import schema
 from castform.runs.records import PinRecord, to_json
+from castform.runs.stored_json import read_stored
 
 Environment = EnvironmentPin | Mapping[str, Any]
 """A pin, or one as plain data."""
@@ -43,6 +43,10 @@ def read_pins(connection: Connection, digests: Iterable[str]) -> dict[str, PinRe
     """Return the pins that the store has of these, by digest."""
     query = select(schema.pins).where(schema.pins.c.digest.in_(set(digests)))
     return {
-        row.digest: PinRecord(digest=row.digest, pin=json.loads(row.pin), details=json.loads(row.details))
+        row.digest: PinRecord(
+            digest=row.digest,
+            pin=read_stored(row.pin, dict, f"pin {row.digest[:12]}"),
+            details=read_stored(row.details, dict, f"details of pin {row.digest[:12]}"),
+        )
         for row in connection.execute(query)
     }

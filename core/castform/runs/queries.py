@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import json
 import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,6 +21,7 @@ from castform.runs.records import (
     RunStatus,
     ScalarPoint,
 )
+from castform.runs.stored_json import damaged, read_stored
 
 Rows = Row[Any]  # columns are described in schema.py; SQLAlchemy Core rows carry no static types
 
@@ -52,7 +52,13 @@ def list_events(
     if kind is not None:
         query = query.where(table.kind == kind)
     records = [
-        EventRecord(event_id=row.event_id, at=row.at, kind=row.kind, step=row.step, data=json.loads(row.data))
+        EventRecord(
+            event_id=row.event_id,
+            at=row.at,
+            kind=row.kind,
+            step=row.step,
+            data=read_stored(row.data, dict, f"event {row.event_id}"),
+        )
         for row in connection.execute(query)
     ]
     return records[::-1]
@@ -113,7 +119,7 @@ def find_rollout(connection: Connection, run_id: str, prefix: str) -> RolloutRec
     rollout_id = _complete(prefix, ids, "rollout")
     query = select(schema.rollouts).where(table.run_id == run_id, table.rollout_id == rollout_id)
     row = connection.execute(query).one()
-    return _rollout(row, json.loads(row.transcript))
+    return _rollout(row, read_stored(row.transcript, list, f"transcript of {row.rollout_id}", of=dict))
 
 
 def read_transcripts(
@@ -123,7 +129,10 @@ def read_transcripts(
     query = select(table.rollout_id, table.transcript).where(
         table.run_id == run_id, table.rollout_id.in_(rollout_ids)
     )
-    return {row.rollout_id: json.loads(row.transcript) for row in connection.execute(query)}
+    return {
+        row.rollout_id: read_stored(row.transcript, list, f"transcript of {row.rollout_id}", of=dict)
+        for row in connection.execute(query)
+    }
 
 
 def list_pin_digests(connection: Connection, run_id: str) -> list[str]:
@@ -144,7 +153,12 @@ def list_evals(connection: Connection, run_id: str, *, label: str | None) -> lis
     if label is not None:
         query = query.where(table.label == label)
     return [
-        EvalRecord(label=row.label, step=row.step, at=row.at, result=json.loads(row.result))
+        EvalRecord(
+            label=row.label,
+            step=row.step,
+            at=row.at,
+            result=read_stored(row.result, dict, f"evaluation {row.label}"),
+        )
         for row in connection.execute(query)
     ]
 
@@ -186,8 +200,8 @@ def _run(row: Rows, now: float) -> RunRecord:
         stop_requested=row.stop_requested is not None,
         error=row.error,
         run_dir=Path(row.run_dir) if row.run_dir else None,
-        config=json.loads(row.config),
-        environment=json.loads(row.environment),
+        config=read_stored(row.config, dict, f"settings of run {row.run_id}"),
+        environment=read_stored(row.environment, dict, f"environment of run {row.run_id}"),
         pin=row.pin,
         parent_id=row.parent_id,
     )
@@ -203,6 +217,13 @@ def _status(row: Rows, now: float) -> RunStatus:
     return cast(RunStatus, row.status)  # only set_status writes it, with this type
 
 
+def _seed(row: Rows) -> int:
+    try:
+        return int(row.seed)
+    except ValueError:
+        raise damaged(f"seed of {row.rollout_id}", row.seed) from None
+
+
 def _rollout(row: Rows, messages: Sequence[Mapping[str, Any]]) -> RolloutRecord:
     return RolloutRecord(
         rollout_id=row.rollout_id,
@@ -213,17 +234,17 @@ def _rollout(row: Rows, messages: Sequence[Mapping[str, Any]]) -> RolloutRecord:
         sample=row.sample,
         split=row.split,
         score=row.score,
-        rewards=json.loads(row.rewards),
+        rewards=read_stored(row.rewards, dict, f"rewards of {row.rollout_id}", of=(int, float)),
         termination_reason=row.termination_reason,
         error=row.error,
         disposition=row.disposition,
-        seed=int(row.seed),
+        seed=_seed(row),
         seconds=row.seconds,
         turns=row.turns,
         prompt_tokens=row.prompt_tokens,
         completion_tokens=row.completion_tokens,
         calls_path=row.calls_path,
-        call_ids=json.loads(row.call_ids),
+        call_ids=read_stored(row.call_ids, list, f"call ids of {row.rollout_id}", of=str),
         pin=row.pin,
         messages=messages,
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from castform.call_log import CallIndex, append_calls, read_calls
@@ -54,6 +56,15 @@ def test_a_line_that_is_no_call_is_named(tmp_path, line):
     append_calls(path, [make_call("a")])
     path.write_bytes(path.read_bytes() + line + b"\n")
     with pytest.raises(RunFailedError, match=r"calls.jsonl:2 is not a recorded call"):
+        CallIndex(path)
+
+
+@pytest.mark.parametrize("damage", [{"reply": None}, {"reply": "hi"}, {"messages": [3]}, {"messages": None}])
+def test_a_call_whose_messages_are_no_objects_is_named(tmp_path, damage):
+    path = tmp_path / "calls.jsonl"
+    append_calls(path, [make_call("a")])
+    path.write_text(json.dumps({**json.loads(path.read_text()), **damage}) + "\n")
+    with pytest.raises(RunFailedError, match=r"calls.jsonl:1 is not a recorded call"):
         CallIndex(path)
 
 

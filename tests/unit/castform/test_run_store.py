@@ -366,3 +366,41 @@ def test_stored_text_is_json_that_any_reader_takes(store, tmp_path):
     with sqlite3.connect(tmp_path / "runs.db") as connection:
         (text,) = connection.execute("SELECT config FROM runs").fetchone()
     assert json.loads(text) == run.config
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ("update runs set config = '{half'", "settings of run"),
+        ("update runs set config = '[1]'", "settings of run"),
+        ("update runs set environment = '['", "environment of run"),
+        ("update rollouts set rewards = '[1, 2]'", "rewards of g-0"),
+        ('update rollouts set rewards = \'{"correct": "x"}\'', "rewards of g-0"),
+        ("update rollouts set call_ids = '[[1]]'", "call ids of g-0"),
+        ("update rollouts set transcript = '[7]'", "transcript of g-0"),
+        ("update rollouts set seed = 'one'", "seed of g-0"),
+        ("update evals set result = ''", "evaluation base"),
+        ("update events set data = '7'", "event 1"),
+        ("update pins set pin = '{'", "pin "),
+        ("update pins set details = '[]'", "details of pin "),
+    ],
+)
+def test_a_column_that_somebody_broke_is_named(store, tmp_path, change, told):
+    run_id = new_run(store, environment={"id": "arith/add"}).run_id
+    store.add_rollouts(run_id, [make_group()], mode="train", step=0)
+    store.add_eval(run_id, "base", step=0, result={"score": 1})
+    store.add_event(run_id, "checkpoint", data={})
+    with sqlite3.connect(tmp_path / "runs.db") as connection:
+        connection.execute(change)
+
+    def read_all() -> None:
+        store.get_run(run_id)
+        store.list_rollouts(run_id)
+        store.get_rollout(run_id, "g-0")
+        store.list_evals(run_id)
+        store.list_events(run_id)
+        store.list_pins(run_id)
+
+    with pytest.raises(RunFailedError, match=f"the run store is damaged: the {told}") as caught:
+        read_all()
+    assert "restore runs.db from a copy" in (caught.value.hint or "")

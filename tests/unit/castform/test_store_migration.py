@@ -128,3 +128,11 @@ def test_a_version_before_the_first_is_refused(url, tmp_path):
     with pytest.raises(UsageError, match="version 0, this castform reads version 2") as caught:
         RunStore.open(tmp_path, url=url)
     assert "move the old store away" in caught.value.hint
+
+
+def test_a_run_whose_environment_cannot_be_read_costs_the_others_nothing(url, tmp_path):
+    with sqlite3.connect(tmp_path / "runs.db") as connection:
+        connection.execute("update runs set environment = '{half' where run_id = 'old1'")
+    with RunStore.open(tmp_path, url=url) as store:
+        assert store.get_run("old2").pin == digest_pin(PIN)
+        assert store.list_pins("old1") == []
