@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -62,6 +63,8 @@ class Certification:
     options: CertifyOptions
     arguments: Mapping[str, Any] = field(default_factory=dict)
     """Arguments of the environment that were given."""
+    base_dir: str = ""
+    """Where relative dataset paths start, if that was said."""
     examples: int = 0
     """How many there were to play on."""
     findings: Sequence[Finding] = ()
@@ -123,7 +126,8 @@ class Certification:
         options, default = self.options, CertifyOptions()
         words = ["castform", "env", "certify", self.id, "--only", finding.check]
         if finding.example_id is not None:
-            words += ["--example", finding.example_id]
+            dashed = finding.example_id.startswith("-")  # which reads as an option
+            words += [f"--example={finding.example_id}"] if dashed else ["--example", finding.example_id]
         words += [part for name, value in self.arguments.items() for part in ("-a", f"{name}={_toml(value)}")]
         for flag, value, usual in (
             ("--split", options.split, default.split),
@@ -136,10 +140,11 @@ class Certification:
             for name, weight in options.weights.items()
             for part in ("--set", f"environment.weights.{name}={weight:g}")
         ]
+        words += ["--set", f"environment.base_dir={_toml(self.base_dir)}"] if self.base_dir else []
         if finding.check in MODEL_CHECKS and self.model is not None:
             words += ["-m", self.model, *(word for flag in self.model_flags.items() for word in flag)]
             words += [] if options.samples == default.samples else ["--samples", str(options.samples)]
-        return shlex.join(words)
+        return " ".join(map(_quote, words))
 
     def as_dict(self) -> dict[str, Any]:
         """Return JSON values, without transcripts."""
@@ -179,11 +184,36 @@ MODEL_CHECKS = frozenset({"forecast", "siblings", "model"})
 
 
 def _toml(value: object) -> str:
-    """Return an argument as the command line takes it."""
+    """Return an argument as the command line takes it: TOML, or a text that TOML would not read otherwise."""
+    from castform.config import parse_value
+
+    if isinstance(value, str) and parse_value(value) == value:
+        return value
+    return _toml_value(value)
+
+
+def _toml_value(value: object) -> str:
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{_toml_value(str(k))} = {_toml_value(v)}' for k, v in value.items())}}}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_toml_value, value))}]"
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, str):
-        return value
-    import json
+    if isinstance(value, int | float):
+        return str(value)  # inf and nan as TOML has them too
+    text = json.dumps(str(value), ensure_ascii=False)
+    return text.replace("\x7f", "\\u007f")
 
-    return json.dumps(value)
+
+def _quote(word: str) -> str:
+    """Return a word for a shell; what a terminal would not show as it is stands as bytes in $'…'."""
+    if word.isprintable():
+        return shlex.quote(word)
+    parts = (
+        "\\" + c if c in "\\'" else c if c.isprintable() else _escape_bytes(c) for c in word
+    )  # octal ends after three digits, hexadecimal goes on
+    return f"$'{''.join(parts)}'"
+
+
+def _escape_bytes(character: str) -> str:
+    return "".join(f"\\{byte:03o}" for byte in character.encode("utf-8", "surrogatepass"))

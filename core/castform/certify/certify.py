@@ -335,6 +335,7 @@ class _Certifier:
             else "",
             options=self.options,
             arguments=self._arguments,
+            base_dir="" if self._base_dir == self._loaded.base_dir else str(self._base_dir),
             examples=len(self._chosen),
             findings=tuple(findings),
             seconds=time.monotonic() - self._began,

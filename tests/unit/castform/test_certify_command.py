@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -110,6 +111,32 @@ def test_a_fault_exits_with_1_and_its_command_shows_it_again(place, capsys):
     code, out, _ = certify(capsys, *sound)
     assert code == 0
     assert "not found" in out
+
+
+@pytest.mark.parametrize(
+    "beginning",
+    ["-n", "a b/'\"$(exit 9)`x`\\\\", "zwei\\n\\x1b[2J'1", "\\u202eä"],
+    ids=["dash", "shell", "control", "unicode"],
+)
+def test_the_command_that_shows_a_finding_again_survives_a_shell(place, capsys, beginning):
+    text = ENVIRONMENT.replace('f"n{n}"', f'"""{beginning}""" + str(n)').replace(
+        "loose: bool = False", "loose: bool = False, mode: str = ''"
+    )
+    (place / "it's doubles.py").write_text(text)
+    code, data = certify_json(
+        capsys, "it's doubles.py", "-a", "loose=true", "-a", 'mode="1"', "--examples", "2",
+        "--set", "environment.base_dir=some where",
+    )  # fmt: skip
+    [fault] = [finding for finding in data["findings"] if finding["level"] == "fault"]
+    shown = subprocess.run(
+        ["bash", "-c", f"printf '%s\\0' {fault['reproduce']}"], capture_output=True, check=True
+    )
+    words = shown.stdout.decode().split("\0")[:-1]
+    assert fault["reproduce"].isprintable()
+    assert "environment.base_dir=some where" in words
+    code, data = certify_json(capsys, *words[3:])
+    assert (code, data["conclusion"]) == (1, "refusal: found again")
+    assert data["findings"][0]["example_id"] == fault["example_id"]
 
 
 def test_an_accepted_fault_passes_with_its_reason_in_the_certificate(place, capsys):
