@@ -60,6 +60,12 @@ from benchmax.rewards import (
     score_rubrics,
     tool_call_efficiency,
 )
+from benchmax.rewards.prompts import (
+    build_adaptive_rubric_prompt,
+    build_diversity_prompt,
+    build_rubric_evaluation_prompt,
+    build_rubric_ranking_prompt,
+)
 
 CLEAR = Rubric("Clear", "Easy to follow.")
 KIND = Rubric("Kind", "Says something unkind.", polarity="negative")
@@ -460,6 +466,34 @@ async def test_blank_ground_truths_are_none_and_others_are_shown_as_text() -> No
             ["a", "b"], ["x", "y"], ground_truth=truth, question="q", judge=judge, rubrics=[CLEAR]
         )
         assert ranked == [{"rubric_clear": 0.5}] * 2
+
+
+async def test_prompts_can_be_built_without_asking() -> None:
+    judge: Any = CannedJudge({"score": 1})
+    await evaluate_single_rubric(CLEAR, question="q", response="a", judge=judge, ground_truth="g")
+    assert judge.asked == [
+        build_rubric_evaluation_prompt(CLEAR, question="q", response="a", ground_truth="g")
+    ]
+    judge = CannedJudge({"ranking": [[0, 1, 2]]})
+    await evaluate_rubric_ranking(
+        CLEAR, question="q", responses=["a", "b"], judge=judge, ground_truth="g", log_result=False
+    )
+    assert judge.asked == [build_rubric_ranking_prompt(CLEAR, question="q", responses=["a", "b", "g"])]
+    judge = CannedJudge({})
+    asked: dict[str, Any] = {"question": "q", "ground_truth": "g", "responses": ["a", "b"]}
+    await generate_adaptive_rubrics(**asked, judge=judge)
+    await generate_adaptive_rubrics(**asked, judge=judge, existing_rubrics=[CLEAR])
+    assert judge.asked == [
+        build_adaptive_rubric_prompt(**asked),
+        build_adaptive_rubric_prompt(**asked, existing_rubrics=[CLEAR]),
+    ]
+    judge = CannedJudge({"assignments": [{"index": i, "cluster_id": "a"} for i in (0, 1)]})
+    await cluster_texts(["a", "b"], LLMDiversityConfig(judge), context="q")
+    await cluster_texts(["a", "b"], LLMDiversityConfig(judge, instructions="By tone."))
+    assert judge.asked == [
+        build_diversity_prompt(["a", "b"], context="q"),
+        build_diversity_prompt(["a", "b"], instructions="By tone."),
+    ]
 
 
 # --- an agent of one's own, bundled -----------------------------------------------------------

@@ -43,23 +43,35 @@ async def generate_adaptive_rubrics(
     Those that repeat the name of an existing rubric, or of an earlier one in the reply,
     are left out; names are compared as reward keys are. JudgeError: the judge gave no rubrics in the form asked for.
     """
-    known = "\n".join(f"- {rubric.title}: {rubric.description}" for rubric in existing_rubrics)
-    reference = reference_text(ground_truth)
-    prompt = PROMPT.format(
-        question=fence("Question", question),
-        ground_truth=fence("Reference answer", reference) + "\n\n" if reference else "",
-        answers="\n\n".join(fence(f"Answer {index}", text) for index, text in enumerate(responses)),
-        existing=fence("Criteria in use, not to be repeated", known) + "\n\n" if known else "",
-        most=MAX_PER_REPLY,
+    prompt = write_adaptive_prompt(
+        question=question, ground_truth=ground_truth, responses=responses, existing_rubrics=existing_rubrics
     )
     rubrics, _ = await ask_judge(
         judge,
         prompt,
         request_id=make_request_id("adaptive_rubrics", prompt),
         read=make_rubric_reader(existing_rubrics),
-        untrusted=[question, reference or "", known, *responses],
+        untrusted=[question, reference_text(ground_truth) or "", _listed(existing_rubrics), *responses],
     )
     return rubrics
+
+
+def write_adaptive_prompt(
+    *, question: str, ground_truth: object, responses: Sequence[str], existing_rubrics: Sequence[Rubric]
+) -> str:
+    """Return the prompt that shows the answers, and what not to repeat, each in a fence of its own."""
+    reference, known = reference_text(ground_truth), _listed(existing_rubrics)
+    return PROMPT.format(
+        question=fence("Question", question),
+        ground_truth=fence("Reference answer", reference) + "\n\n" if reference else "",
+        answers="\n\n".join(fence(f"Answer {index}", text) for index, text in enumerate(responses)),
+        existing=fence("Criteria in use, not to be repeated", known) + "\n\n" if known else "",
+        most=MAX_PER_REPLY,
+    )
+
+
+def _listed(rubrics: Sequence[Rubric]) -> str:
+    return "\n".join(f"- {rubric.title}: {rubric.description}" for rubric in rubrics)
 
 
 # Any: a judge's reply is whatever JSON object it wrote.

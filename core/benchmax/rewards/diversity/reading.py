@@ -31,12 +31,7 @@ async def cluster_by_reading(
     texts: Sequence[str], config: LLMDiversityConfig, *, context: str
 ) -> ClusterResult:
     """Return the clusters that the judge finds; `context` is what the texts answer. JudgeError: no usable reply."""
-    prompt = PROMPT.format(
-        instructions=config.instructions,
-        context=fence("Question", context) + "\n\n" if context else "",
-        answers="\n\n".join(fence(f"Answer {index}", text) for index, text in enumerate(texts)),
-        last=len(texts) - 1,
-    )
+    prompt = write_cluster_prompt(texts, context=context, instructions=config.instructions)
     assignments, raw = await ask_judge(
         config.judge,
         prompt,
@@ -49,6 +44,16 @@ async def cluster_by_reading(
     cluster_ids = tuple(assignment.cluster_id for assignment in assignments)
     labels = tuple(assignment.label for assignment in assignments)
     return ClusterResult(cluster_ids, count_shares(cluster_ids), labels, raw)
+
+
+def write_cluster_prompt(texts: Sequence[str], *, context: str, instructions: str) -> str:
+    """Return the prompt that shows the texts, and what they answer, each in a fence of its own."""
+    return PROMPT.format(
+        instructions=instructions,
+        context=fence("Question", context) + "\n\n" if context else "",
+        answers="\n\n".join(fence(f"Answer {index}", text) for index, text in enumerate(texts)),
+        last=len(texts) - 1,
+    )
 
 
 # Any: a judge's reply is whatever JSON object it wrote.

@@ -10,7 +10,7 @@ from benchmax.rewards.concurrency import gather_or_cancel
 from benchmax.rewards.judge import Judge, ask_judge
 from benchmax.rewards.ranking.anchors import RankingAnchor, check_anchor_order
 from benchmax.rewards.ranking.positions import Ranking, average_rankings
-from benchmax.rewards.ranking.presentation import Presentation, plan_presentations
+from benchmax.rewards.ranking.presentation import Presentation, plan_presentations, presentation_seed
 from benchmax.rewards.ranking.prompt import write_ranking_prompt
 from benchmax.rewards.ranking.scores import (
     score_against_anchors,
@@ -89,7 +89,7 @@ async def evaluate_rubric_ranking(
         )
         return presentation.to_entries(verdict.ranking), verdict.reasoning, raw
 
-    plan = plan_presentations(texts, presentations, seed=f"{rubric.title}\0{question}")
+    plan = plan_presentations(texts, presentations, seed=presentation_seed(rubric, question))
     replies = await gather_or_cancel(ask(presentation) for presentation in plan)
     ranking, positions = average_rankings([entries for entries, _, _ in replies])
     if truth is not None:

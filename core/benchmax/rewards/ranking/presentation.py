@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 from benchmax.rewards.ranking.positions import Ranking
+from benchmax.rewards.rubric import Rubric
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -27,6 +28,11 @@ class Presentation:
         """Return a ranking of labels as a ranking of entries."""
         entries = {label: entry for entry, label in enumerate(self.labels)}
         return tuple(tuple(entries[label] for label in tier) for tier in ranking)
+
+
+def presentation_seed(rubric: Rubric, question: str) -> str:
+    """Return what the order of a question's answers is drawn from, besides the answers."""
+    return f"{rubric.title}\0{question}"
 
 
 def plan_presentations(texts: Sequence[str], count: int, *, seed: str) -> list[Presentation]:
