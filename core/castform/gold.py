@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -37,13 +38,34 @@ _FORMS = (
 def read_gold(environment: Environment[Any, Any], example: Example[Any]) -> Any:
     """Return the right answer, or None when the environment does not say.
 
-    Any: authors keep answers as text, numbers, lists of turns. RuntimeError when `gold` raises.
+    Any: authors keep answers as text, numbers, lists of turns. RuntimeError when `gold` raises, or gives
+    what nobody can write down: a coroutine, bytes, an object without a text of its own.
     """
     try:
         gold = environment.gold(example)
     except (Exception, SystemExit) as error:  # the author's code may raise anything
         raise RuntimeError(f"gold() raised {type(error).__name__}: {error}") from error
-    return None if gold is None or gold == "" or gold == [] else gold
+    if gold is None or (isinstance(gold, (str, list)) and not gold):
+        return None
+    fault = _describe_unwritable(gold)
+    if fault is not None:
+        raise RuntimeError(f"gold() {fault}")
+    return gold
+
+
+def _describe_unwritable(gold: Any) -> str | None:
+    if inspect.iscoroutine(gold):
+        gold.close()
+        return "is async, but is not awaited: make it a plain method"
+    kind = type(gold)
+    says_nothing = all(getattr(kind, name) is getattr(object, name) for name in ("__str__", "__repr__"))
+    if says_nothing or isinstance(gold, (bytes, bytearray)) or callable(gold):
+        return f"gave a {kind.__name__}, not a text, a number, a list of them or assistant messages"
+    try:
+        gold_text(gold)
+    except Exception as error:  # noqa: BLE001 - an answer's own __str__, or a number of more digits than Python writes
+        return f"gave a {kind.__name__} that cannot be written down: {type(error).__name__}: {error}"
+    return None
 
 
 def gold_text(gold: Any) -> str | None:

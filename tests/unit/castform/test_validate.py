@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from decimal import Decimal
 
 import pytest
 from environments import Bare, Sums, finished, make_example
 
-from benchmax.envs import RolloutFailure, ValidationDiagnostic
+from benchmax.envs import Example, RolloutFailure, ValidationDiagnostic
 from castform.calls import Sampling
+from castform.gold import read_gold
 from castform.probing import run_probes
 from castform.replay import replay_groups
 from castform.rollouts import run_group
@@ -175,6 +177,50 @@ async def test_a_gold_that_raises_is_a_fault():
     [fault] = report.faults
     assert fault.code == "gold_raises"
     assert "KeyError: 'answer'" in fault.message
+
+
+@pytest.mark.parametrize(
+    ("gold", "words"),
+    [
+        (b"2", "gold() gave a bytes, not a text"),
+        (object(), "gold() gave a object, not a text"),
+        (len, "gold() gave a builtin_function_or_method, not a text"),
+        (10**5000, "gold() gave a int that cannot be written down: ValueError"),
+    ],
+    ids=["bytes", "object", "function", "digits"],
+)
+async def test_a_gold_that_cannot_be_written_down_is_a_fault_that_says_so(gold, words):
+    class Odd(Sums):
+        def gold(self, example):
+            return gold
+
+    report = await check(Odd(), answers=None)
+    assert [fault.code for fault in report.faults] == ["gold_raises"]
+    assert words in report.faults[0].message
+
+
+async def test_an_async_gold_is_a_fault_that_says_so():
+    class Late(Sums):
+        async def gold(self, example):
+            return "2"
+
+    report = await check(Late(), answers=None)
+    [fault] = report.faults
+    assert (fault.code, fault.message) == (
+        "gold_raises",
+        "gold() is async, but is not awaited: make it a plain method",
+    )
+
+
+@pytest.mark.parametrize(
+    "gold", [3, 2.5, Decimal("1.50"), ["a", 2], {"a": 1}, {"role": "assistant", "content": "x"}]
+)
+def test_what_can_be_written_down_is_a_gold(gold):
+    class Plain(Sums):
+        def gold(self, example):
+            return gold
+
+    assert read_gold(Plain(), Example("x", {})) == gold
 
 
 async def test_a_gold_of_several_turns_is_played_in_order():
