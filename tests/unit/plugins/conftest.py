@@ -75,13 +75,21 @@ def registry(install: Callable[..., Path]):
 
 
 @pytest.fixture
-def castform(install: Callable[..., Path]):
-    """Return a function that runs the command line in a fresh process where the installed folders are found."""
+def castform(install: Callable[..., Path], tmp_path: Path):
+    """Return a function that runs the command line in a fresh process with a home of its own.
+
+    The installed folders are found there.
+    """
 
     def run(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, "-m", "castform", *words],
-            env={**os.environ, "PYTHONPATH": str(install()), **environment},
+            env={
+                **os.environ,
+                "PYTHONPATH": str(install()),
+                "CASTFORM_HOME": str(tmp_path / "castform-home"),
+                **environment,
+            },
             capture_output=True,
             text=True,
             timeout=120,

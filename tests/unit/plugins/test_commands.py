@@ -15,7 +15,8 @@ def test_env_list_is_a_table_and_imports_nothing(castform, install):
     done = castform("env", "list")
     assert done.returncode == 0 and done.stderr == ""
     lines = [line for line in done.stdout.splitlines() if "castform-env-" in line]
-    assert ["castform-env-sound", "1.2.0"] == next(x for x in lines if x.startswith("sound")).split()[-2:]
+    sound = next(line for line in lines if line.startswith("sound"))
+    assert sound.split()[-3:] == ["castform-env-sound", "1.2.0", "none"]
     rows = json.loads(castform("env", "list", "--json").stdout)
     assert {"exit", "slow", "sound"} <= {row["plugin"] for row in rows}
     assert "castform" not in {row["plugin"] for row in rows}
@@ -34,7 +35,13 @@ def test_env_list_of_a_plugin_shows_its_environments(castform, install):
     done = castform("env", "list", "sound")
     assert "sound/echo" in done.stdout and "Say a word back" in done.stdout
     rows = json.loads(castform("env", "list", "sound", "--json").stdout)
-    assert rows[0] == {"id": "sound/echo", "summary": "Say a word back", "tags": ["text"], "requires": []}
+    assert rows[0] == {
+        "id": "sound/echo",
+        "summary": "Say a word back",
+        "tags": ["text"],
+        "requires": [],
+        "certificate": None,
+    }
 
 
 def test_env_show_plays_the_first_example_without_a_model(castform, install):
