@@ -155,8 +155,8 @@ def test_requests_are_checked() -> None:
     ("rewards", "error", "words"),
     [
         ([1.0], TypeError, "rewards must be a mapping"),
-        ({"k": True}, TypeError, "reward 'k' must be numeric"),
-        ({"k": "1"}, TypeError, "reward 'k' must be numeric"),
+        ({"k": True}, ValueError, "reward 'k' must be numeric"),
+        ({"k": "1"}, ValueError, "reward 'k' must be numeric"),
         ({"k": math.nan}, ValueError, "reward 'k' must be finite"),
         ({"k": math.inf}, ValueError, "reward 'k' must be finite"),
         ({"k": 10**400}, ValueError, "reward 'k' must be finite"),

@@ -565,6 +565,12 @@ NAMES = {
 }
 
 
+@pytest.mark.parametrize("reward", ["1", True, None, float("nan")])
+def test_a_reward_that_is_no_number_is_a_value_error(reward: Any) -> None:
+    with pytest.raises(ValueError):
+        RolloutAttempt(rollout_id="r", termination_reason="finished", rewards={"a": reward})
+
+
 @pytest.mark.parametrize("module", NAMES)
 def test_names_are_where_projects_import_them_from(module: str) -> None:
     found = importlib.import_module(module)

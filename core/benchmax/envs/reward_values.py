@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 
 RewardMap = Mapping[str, float]
 """Named reward components of one rollout."""
@@ -12,12 +12,19 @@ RewardMap = Mapping[str, float]
 def check_rewards(rewards: object) -> dict[str, float]:
     """Return a copy of a reward map, numbers as plain `int` or `float`.
 
-    TypeError: not a mapping, or a value that is not an int or float (a bool, text, a
-    NumPy float32 or a tensor). ValueError: a blank name, or a value that is not finite.
+    TypeError: not a mapping. ValueError: a blank name, or a value that is not a finite
+    int or float (a bool, text, a NumPy float32 or a tensor is none).
     """
     if not isinstance(rewards, Mapping):
+        _drop_unawaited(rewards)
         raise TypeError(f"rewards must be a mapping, not {type(rewards).__name__}")
     return {_checked_name(name): _checked_value(name, value) for name, value in rewards.items()}
+
+
+def _drop_unawaited(value: object) -> None:
+    """Close a coroutine that nobody will await: the error says it, a warning of Python's need not."""
+    if isinstance(value, Coroutine):
+        value.close()
 
 
 def _checked_name(name: object) -> str:
@@ -28,7 +35,8 @@ def _checked_name(name: object) -> str:
 
 def _checked_value(name: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise TypeError(f"reward '{name}' must be numeric, not {type(value).__name__}")
+        _drop_unawaited(value)
+        raise ValueError(f"reward '{name}' must be numeric, not {type(value).__name__}")
     if isinstance(value, float):
         plain: float = float(value)
         if not math.isfinite(plain):

@@ -341,6 +341,6 @@ async def test_rewards_that_fit_no_texts_or_are_none_are_refused() -> None:
         await scale_by_diversity([{"a": 1.0}, {"a": 1.0}], ["x"], CONFIG)
     with pytest.raises(ValueError, match="finite"):
         await scale_by_diversity([{"a": math.nan}], ["x"], CONFIG)
-    with pytest.raises(TypeError, match="numeric"):
+    with pytest.raises(ValueError, match="numeric"):
         await scale_by_diversity([{"a": True}], ["x"], CONFIG)
     assert await scale_by_diversity([], [], CONFIG) == ([], ClusterResult((), ()))

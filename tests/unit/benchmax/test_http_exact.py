@@ -109,8 +109,8 @@ async def test_a_retry_is_logged_with_its_cause_pause_and_rollout(caplog: pytest
         ([1.0], TypeError, "rewards must be a mapping, not list"),
         ({" ": 1.0}, ValueError, "reward names must be non-empty strings, not ' '"),
         ({3: 1.0}, ValueError, "reward names must be non-empty strings, not 3"),
-        ({"x": "1"}, TypeError, "reward 'x' must be numeric, not str"),
-        ({"x": True}, TypeError, "reward 'x' must be numeric, not bool"),
+        ({"x": "1"}, ValueError, "reward 'x' must be numeric, not str"),
+        ({"x": True}, ValueError, "reward 'x' must be numeric, not bool"),
         ({"x": float("-inf")}, ValueError, "reward 'x' must be finite, not -inf"),
         ({"x": 10**400}, ValueError, "reward 'x' must be finite; the integer is too large for a float"),
     ],
@@ -119,3 +119,14 @@ def test_what_is_no_reward_is_named(rewards: object, kind: type[Exception], mess
     with pytest.raises(kind) as raised:
         check_rewards(rewards)
     assert str(raised.value) == message
+
+
+@pytest.mark.parametrize("wrap", [lambda value: value, lambda value: {"right": value}])
+def test_a_reward_that_nobody_awaited_is_closed(wrap: Callable[[object], object]) -> None:
+    async def reward() -> float:
+        return 1.0
+
+    coroutine = reward()
+    with pytest.raises(TypeError, match="not coroutine"):
+        check_rewards(wrap(coroutine))
+    assert coroutine.cr_frame is None
