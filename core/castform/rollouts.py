@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -35,6 +34,10 @@ CANCEL_GRACE_SECONDS = 5.0
 """How long environment code may take to end after it was cancelled; then it is left behind."""
 
 logger = logging.getLogger(__name__)
+
+
+MOST_SCORE = 1e30
+"""Most that a reward may be, either side of 0: means and squares of much larger ones overflow."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -71,12 +74,13 @@ class RolloutGroup:
 def score_rewards(rewards: Mapping[str, float], weights: Mapping[str, float]) -> float | None:
     """Return the weighted sum of named components; one that `weights` does not name weighs 1.
 
-    None when there are no components or the sum is not finite.
+    None when there are no components, or one of them or the sum is beyond `MOST_SCORE`.
     """
     if not rewards:
         return None
     score = sum(value * weights.get(name, 1.0) for name, value in rewards.items())
-    return score if math.isfinite(score) else None
+    fits = all(abs(value) <= MOST_SCORE for value in (score, *rewards.values()))  # false for nan too
+    return score if fits else None
 
 
 async def run_group(
@@ -289,7 +293,10 @@ def _rollout(
             score = score_rewards(outcome.rewards, weights)
             rewards = dict(outcome.rewards) if score is not None else {}
             if score is None and outcome.rewards:
-                reason, error = "reward_error", error or "the weighted sum of the rewards is not finite"
+                reason, error = (
+                    "reward_error",
+                    error or f"the rewards or their weighted sum are beyond {MOST_SCORE:g} or not finite",
+                )
     return Rollout(
         rollout_id=rollout_id,
         example_id=example_id,

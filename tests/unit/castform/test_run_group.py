@@ -229,6 +229,13 @@ async def test_a_score_is_the_weighted_sum():
     assert score_rewards({"a": 1.0, "b": 0.5}, {"b": 4.0}) == 3.0
     assert score_rewards({}, {}) is None
     assert score_rewards({"a": 1e308, "b": 1e308}, {}) is None
+    assert score_rewards({"a": 1e30}, {}) == 1e30
+    assert score_rewards({"a": -1e30}, {}) == -1e30
+    assert score_rewards({"a": 1.01e30}, {}) is None
+    assert score_rewards({"a": 1.01e30}, {"a": 0.1}) is None
+    assert score_rewards({"a": 1.01e30, "b": -1.01e30}, {}) is None
+    assert score_rewards({"a": 9e29, "b": 9e29}, {}) is None
+    assert score_rewards({"a": float("nan")}, {}) is None
     group = await run(
         Bare(lambda request: finished(request, a=1e308, b=1e308)),
     )
