@@ -137,8 +137,8 @@ def _describe_end(process: _Process, standing: str, seconds: float) -> Finding:
         message = f"the environment ended the process that certified it {where}: {how}"
         return Finding(level="fault", code="certify_crashed", message=message)
     place = find_place(standing)
-    held = "" if place is None else f"it stood at {place}, and "
-    message = f"not done after {seconds:.0f} s {where}: {held}nothing else moved, so its process was ended"
+    held = "" if place is None else f": it stood at {place}, and nothing else moved"
+    message = f"not done after {seconds:.0f} s {where}{held}, so its process was ended"
     return Finding(level="fault", code="certify_timeout", message=message)
 
 

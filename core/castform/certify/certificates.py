@@ -59,7 +59,7 @@ def read_certificate(path: str | Path) -> dict[str, Any] | None:
     """Return a certificate, or None where there is none or the file is something else."""
     try:
         data = json.loads(Path(path).read_bytes())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):  # nested deeper than anything that was written here
         return None
     return data if isinstance(data, dict) and data.get("format") == FORMAT else None
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from castform.cli.model_choice import add_model_arguments, check_model_arguments, open_model, read_config
 from castform.cli.output import print_fields, print_json, print_note, print_table, print_text
-from castform.errors import UsageError
+from castform.errors import CastformError, UsageError
 
 if TYPE_CHECKING:
     from castform.certify.batch import BatchResult
@@ -94,7 +94,14 @@ def run(args: argparse.Namespace) -> int:
         certification = result.certification
     else:
         certification = settle(asyncio.run, _certify(args, config, arguments, options))
-    path = None if args.only is not None else _save(certification, args.output)
+    path, unsaved = None, None
+    if args.only is None:
+        try:
+            path = _save(certification, args.output)
+        except CastformError as error:
+            unsaved = error  # what was found is worth more: it is shown first
+    for code in certification.unused_accepts:
+        print_note(f"note: --accept {code}: nothing was found under this code")
     if args.json:
         print_json({**certification.as_dict(), "certificate": None if path is None else str(path)})
     else:
@@ -104,6 +111,8 @@ def run(args: argparse.Namespace) -> int:
         print_text(f"{certification.id}: {certification.describe()}")
         if path is not None:
             print_note(f"certificate: {path}")
+    if unsaved is not None:
+        raise unsaved
     if args.only is not None:
         return EXIT_FAULT if certification.still_there else 0
     return EXIT_FAULT if certification.faults else 0

@@ -189,11 +189,16 @@ def test_wrong_words_exit_with_2(place, capsys, words, message):
 
 def test_a_folder_that_cannot_be_made_is_one_clear_error(place, capsys):
     (place / "file").write_text("")
-    code, _, err = certify(
-        capsys, "doubles.py", "--examples", "2", "--max-seconds", "0.001", "--output", "file/c.json"
-    )
+    words = ["doubles.py", "--examples", "2", "--max-seconds", "0.001"]
+    code, out, err = certify(capsys, *words, "--output", "file/c.json")
     assert code == 2
     assert "the certificate cannot be written to file/c.json" in err
+    assert "not certified" in out  # what was found is shown all the same
+    code, out, err = certify(
+        capsys, *words, "--accept", "nosuch=it is fine", "--json", "--output", "file/c.json"
+    )
+    assert (code, json.loads(out)["passed"]) == (2, False)
+    assert "note: --accept nosuch: nothing was found under this code" in err
 
 
 @pytest.fixture

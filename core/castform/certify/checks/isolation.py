@@ -136,12 +136,15 @@ async def _reload(
     context: CheckContext, environment: Environment[Any, Any], examples: Sequence[Example[Any]]
 ) -> Sequence[Example[Any]]:
     """Return the examples as they are before any rollout; those at hand have been played before."""
-    count = len(context.examples[context.split])
-    try:
-        dataset = await environment.create_dataset(context.split, context.base_dir, max_examples=count)
-    except (Exception, SystemExit):  # noqa: BLE001 - the author's code; the static check reports it
-        return examples
-    loaded = {example.id: example for example in dataset}
+    loaded: dict[str, Example[Any]] = {}
+    for count in (len(examples), len(context.examples[context.split])):
+        try:
+            dataset = await environment.create_dataset(context.split, context.base_dir, max_examples=count)
+        except (Exception, SystemExit):  # noqa: BLE001 - the author's code; the static check reports it
+            return examples
+        loaded |= {example.id: example for example in dataset}
+        if all(example.id in loaded for example in examples):  # else their order depends on how many are asked for
+            break
     return [loaded.get(example.id, example) for example in examples]
 
 
