@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 import pytest
 
@@ -127,6 +128,6 @@ def test_a_reward_that_nobody_awaited_is_closed(wrap: Callable[[object], object]
         return 1.0
 
     coroutine = reward()
-    with pytest.raises(TypeError, match="not coroutine"):
+    with pytest.raises((TypeError, ValueError), match="not coroutine"):
         check_rewards(wrap(coroutine))
     assert coroutine.cr_frame is None

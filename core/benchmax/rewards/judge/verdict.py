@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 import re
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -105,10 +106,18 @@ def _last_accepted(objects: Sequence[dict[str, Any] | None], read: Callable[[dic
     raise NoVerdictError(problem or "no JSON object of the judge's own in the reply")
 
 
+def _as_quoted(text: str) -> str:
+    """Return a text as a judge may have tidied it: in any case, plain letters, nothing invisible."""
+    if not text.isascii():
+        text = unicodedata.normalize("NFKC", text)
+        text = "".join(sign for sign in text if unicodedata.category(sign) != "Cf")
+    return text.casefold()
+
+
 def _check_not_quoted(objects: Sequence[dict[str, Any] | None], untrusted: Sequence[str]) -> None:
     """NoVerdictError when an object may be one of the judged texts' own."""
-    keys = {key.casefold() for found in objects if found for key in found}
+    keys = {_as_quoted(key) for found in objects if found for key in found}
     for text in untrusted:
-        plain = _ESCAPE.sub(lambda match: chr(int(match[1], 16)), text).casefold()
+        plain = _as_quoted(_ESCAPE.sub(lambda match: chr(int(match[1], 16)), text))
         if "{" in plain and any(key in plain for key in keys):
             raise NoVerdictError("the reply bears no seal and may quote the text that it judges")
