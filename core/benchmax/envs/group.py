@@ -33,13 +33,8 @@ async def run_attempts(
         asyncio.create_task(_run_attempt(environment, request), name=f"benchmax-rollout-{request.rollout_id}")
         for request in requests
     ]
-    try:
-        results = await asyncio.gather(*tasks, return_exceptions=True)
-    except asyncio.CancelledError:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        raise
+    # When this is cancelled, gather cancels every task and ends once all of them have.
+    results = await asyncio.gather(*tasks, return_exceptions=True)
     return _without_contract_errors(requests, results)
 
 
