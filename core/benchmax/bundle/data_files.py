@@ -11,11 +11,15 @@ from benchmax.bundle.errors import BundlingError
 _SKIPPED = ("__pycache__", ".git", ".venv")
 
 
-def collect_data(paths: Iterable[str | Path], *, root: Path, base: str = "") -> BundleData:
+def collect_data(
+    paths: Iterable[str | Path], *, root: Path, base: str = "", max_bytes: int | None = None
+) -> BundleData:
     """Read data files and folders below `root`; relative paths start there. Folders count whole.
 
-    BundlingError for a path that is missing, outside the root (after symbolic links) or no plain file.
+    BundlingError for a path that is missing, outside the root (after symbolic links) or no plain file,
+    and for more than `max_bytes` of them, of which none is read further then.
     """
+    left = max_bytes
     files: dict[str, DataFile] = {}
     root = root.resolve()
     for declared in paths:
@@ -26,8 +30,12 @@ def collect_data(paths: Iterable[str | Path], *, root: Path, base: str = "") -> 
         if not found:
             raise BundlingError(f"data folder {declared} has no files in it")
         for file in found:
-            data_file = _read(file, root, str(declared))
-            files[data_file.path] = data_file
+            path = _find(file, root, str(declared))
+            if path in files:
+                continue
+            files[path] = DataFile(path=path, content=_read(file, str(declared), left))
+            if left is not None:
+                left -= len(files[path].content)
     return BundleData(files=tuple(files[path] for path in sorted(files)), base=base if files else "")
 
 
@@ -39,15 +47,24 @@ def _files_below(folder: Path) -> Iterable[Path]:
     )
 
 
-def _read(file: Path, root: Path, declared: str) -> DataFile:
+def _find(file: Path, root: Path, declared: str) -> str:
+    """Return the path of a data file in the bundle."""
     if not file.is_file():
         what = "is not a plain file" if file.exists() else "does not exist"
         raise BundlingError(f"data file {declared} {what} (data files are looked up from {root})")
     if root not in file.resolve().parents:
         raise BundlingError(f"data file {declared} lies outside the project folder {root}")
+    return check_data_path(_normalised(file, root))
+
+
+def _read(file: Path, declared: str, most: int | None) -> bytes:
     try:
-        relative = _normalised(file, root)
-        return DataFile(path=check_data_path(relative), content=file.read_bytes())
+        size = file.stat().st_size
+        if most is not None and size > most:
+            raise BundlingError(
+                f"data file {declared} has {size:,} bytes, and {most:,} are left for it (max_bytes)"
+            )
+        return file.read_bytes()
     except OSError as error:
         raise BundlingError(f"data file {declared} cannot be read: {error.strerror}") from error
 
@@ -97,11 +114,14 @@ def lay_out_data(data: BundleData, folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     if any(folder.iterdir()):
         raise BundlingError(f"{folder} is not empty; a bundle's data files go to a folder of their own")
-    for file in data.files:
-        place = folder / file.path
-        place.parent.mkdir(parents=True, exist_ok=True)
-        with place.open("xb") as stream:
-            stream.write(file.content)
-    base = folder / data.base
-    base.mkdir(parents=True, exist_ok=True)
+    try:
+        for file in data.files:
+            place = folder / file.path
+            place.parent.mkdir(parents=True, exist_ok=True)
+            with place.open("xb") as stream:
+                stream.write(file.content)
+        base = folder / data.base
+        base.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BundlingError(f"the bundle's data files cannot be laid out here: {error.strerror}") from error
     return base

@@ -63,7 +63,7 @@ def dump_bundle(
     metadata = _make_metadata(cls, pip_dependencies, env_class_source)
     modules = _check_modules(local_modules)
     sources = Sources(roots=_find_roots(cls, modules), dependencies=tuple(metadata.pip_dependencies))
-    data = _collect(cls, sources, data_files or (), data_root)
+    data = _collect(cls, sources, data_files or (), data_root, max_bytes)
 
     from benchmax.bundle.capture import Capture, capture  # cloudpickle is only needed from here on
 
@@ -134,7 +134,11 @@ def _find_roots(cls: EnvironmentClass, modules: Sequence[ModuleType]) -> tuple[P
 
 
 def _collect(
-    cls: EnvironmentClass, sources: Sources, data_files: Sequence[str | Path], data_root: Path | None
+    cls: EnvironmentClass,
+    sources: Sources,
+    data_files: Sequence[str | Path],
+    data_root: Path | None,
+    max_bytes: int,
 ) -> BundleData:
     if isinstance(data_files, str | bytes | Path):
         raise BundlingError("data_files must be a list of paths")
@@ -151,9 +155,8 @@ def _collect(
         raise BundlingError(
             f"{cls.__name__} has no source file; say with data_root= where its data files are"
         )
-    return collect_data(
-        data_files, root=root, base="" if module is None else relative_folder(module, sources)
-    )
+    base = "" if module is None else relative_folder(module, sources)
+    return collect_data(data_files, root=root, base=base, max_bytes=max_bytes)
 
 
 def _check_secrets(bundle: Bundle, root: Node, name: str, *, refuse: bool) -> None:

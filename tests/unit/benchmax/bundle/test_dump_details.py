@@ -103,6 +103,23 @@ def test_files_and_whole_folders_are_collected_once_and_sorted(tmp_path: Path) -
     assert collect_data([], root=tmp_path, base="src") == BundleData()
 
 
+def test_data_files_that_are_too_big_together_are_refused_before_they_are_read(tmp_path: Path) -> None:
+    write_files(tmp_path, "12345", "123")
+    with (tmp_path / "sparse").open("wb") as stream:
+        stream.truncate(1 << 40)
+    assert collect_data(["12345", "123", "./12345"], root=tmp_path, max_bytes=8).size == 8
+    with pytest.raises(BundlingError, match="123 has 3 bytes, and 2 are left for it"):
+        collect_data(["12345", "123"], root=tmp_path, max_bytes=7)
+    with pytest.raises(BundlingError, match="sparse has 1,099,511,627,776 bytes, and 5 are left"):
+        collect_data(["123", "sparse"], root=tmp_path, max_bytes=8)
+
+
+def test_data_whose_names_this_disk_does_not_take_is_one_error(tmp_path: Path) -> None:
+    data = BundleData(files=(DataFile("x" * 300, b""),))
+    with pytest.raises(BundlingError, match="cannot be laid out here: File name too long"):
+        lay_out_data(data, tmp_path / "out")
+
+
 def test_what_is_no_data_file_is_refused(tmp_path: Path) -> None:
     root = tmp_path / "root"
     write_files(root, "ok.txt")
