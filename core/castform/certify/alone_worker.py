@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import faulthandler
 import os
-import sys
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -76,17 +75,15 @@ def work(connection: Connection, job: Job) -> None:
             lambda: faulthandler.dump_traceback_later(job.limit_seconds, exit=True, file=standing),
             lambda stage: connection.send(Stage(stage)),
         )
-        try:
-            connection.send(answer)
-        except (BrokenPipeError, ConnectionResetError):
-            pass
-        except Exception:
-            if not isinstance(answer, Done):
-                raise
-            connection.send(Done(_without_transcripts(answer.certification)))
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(0)  # threads and processes that the environment left behind are not waited for
+        faulthandler.cancel_dump_traceback_later()  # the parent does not wait long for an end
+    try:
+        connection.send(answer)
+    except (BrokenPipeError, ConnectionResetError):
+        return
+    except Exception:
+        if not isinstance(answer, Done):
+            raise
+        connection.send(Done(_without_transcripts(answer.certification)))  # transcripts need not pickle
 
 
 def _certify(job: Job, on_loaded: Callable[[], None], on_stage: Callable[[str], None]) -> Done | Failed:
