@@ -188,7 +188,12 @@ def test_a_secret_is_refused_or_named_and_never_shown(
         ("import os; os._exit(3)", "ended with exit code 3 in its constructor", 1),
         ("import os; os._exit(0)", "ended without a report in its constructor", 1),
         ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "ended by SIGSEGV in its constructor", 1),
-        ("import time; time.sleep(600)", "did not end in time and was stopped in its constructor", 1),
+        pytest.param(
+            "import time; time.sleep(600)",
+            "did not end in time and was stopped in its constructor",
+            1,
+            marks=pytest.mark.slow,
+        ),
         ("[print('x' * 1000000) for _ in range(100)]", "wrote too much and was stopped", 1),
         ("raise SystemExit(5)", "its constructor failed: it called sys.exit(5)", 1),
         ("raise ValueError('no good')", "its constructor failed: ValueError: no good", 1),
@@ -241,6 +246,7 @@ def write_wheel(folder: Path, name: str) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_only_declared_dependencies_are_there(home: Path, tmp_path: Path) -> None:
     wheel = write_wheel(tmp_path / "wheels", "tinywheel")
     constructor = "import tinywheel; self.word = tinywheel.WORD; print(self.word)"
@@ -261,6 +267,7 @@ def test_what_the_host_has_installed_is_not_there(home: Path, tmp_path: Path) ->
     assert "No module named 'pytest'" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_dependency_that_pip_cannot_find_exits_3(home: Path, tmp_path: Path) -> None:
     project = write_project(tmp_path / "p")
     missing = (tmp_path / "no-such-1.0-py3-none-any.whl").as_uri()

@@ -31,7 +31,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="an argument of the environment",
     )
     show.add_argument("--json", action="store_true", help="JSON on stdout")
-    _add_late(commands.add_parser("certify", help="say whether an environment can be gamed, and why"))
+    certifying = commands.add_parser("certify", help="say whether an environment can be gamed, and why")
+    for command in (listing, show, certifying):  # hints end with "-v shows the traceback": anywhere will do
+        command.add_argument(
+            "-v",
+            "--verbose",
+            action="store_true",
+            default=argparse.SUPPRESS,
+            help="show logs and tracebacks",
+        )
+    _add_late(certifying)
 
 
 def _add_late(parser: argparse.ArgumentParser) -> None:
