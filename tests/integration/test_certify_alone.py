@@ -38,6 +38,9 @@ class Doubles(BaseEnv):
         return {{"correct": float(rollout.example_args["answer"] in text.split()[-1:])}}
 """
 
+LINE = ENVIRONMENT[: ENVIRONMENT.index("{body}")].count("\n") + 1
+"""Where the body stands."""
+
 
 def write(folder: Path, body: str = "pass", data: str = "pass") -> str:
     path = folder / "doubles.py"
@@ -57,7 +60,7 @@ def certify(path: str, **options: object):
     "body",
     [
         "while True: pass",
-        "time.sleep(1e6)",
+        pytest.param("time.sleep(1e6)", marks=pytest.mark.slow),
         'assert re.match(r"(a+)+$", "a" * 64 + "b")',  # keeps the interpreter's lock
     ],
 )
@@ -66,7 +69,7 @@ def test_a_reward_that_holds_the_loop_for_ever_is_ended_and_its_line_named(tmp_p
     assert result.certification is None
     assert (result.failure.level, result.failure.code) == ("fault", "certify_timeout")
     assert "castform was at right answers and probes" in result.failure.message
-    assert "it stood at compute_reward (doubles.py:22)" in result.failure.message
+    assert f"it stood at compute_reward (doubles.py:{LINE})" in result.failure.message
     assert result.passed is False
 
 
@@ -74,14 +77,25 @@ def test_a_reward_that_holds_the_loop_for_ever_is_ended_and_its_line_named(tmp_p
     ("body", "how"),
     [
         ("os._exit(0)", "exit code 0"),
-        ("os._exit(3)", "exit code 3"),
-        ("os.kill(os.getpid(), 11)", "signal SIGSEGV"),
+        pytest.param("os._exit(3)", "exit code 3", marks=pytest.mark.slow),
+        pytest.param("os.kill(os.getpid(), 11)", "signal SIGSEGV", marks=pytest.mark.slow),
     ],
 )
 def test_a_reward_that_ends_its_process_is_a_fault(tmp_path, body, how):
     result = certify(write(tmp_path, body), max_seconds=60.0)
     assert result.failure.code == "certify_crashed"
     assert result.failure.message.endswith(f"while castform was at right answers and probes: {how}")
+
+
+def test_an_environment_may_use_processes_of_its_own(tmp_path):
+    body = (
+        "import asyncio, concurrent.futures; global POOL; "
+        "POOL = globals().get('POOL') or concurrent.futures.ProcessPoolExecutor(1); "
+        "assert await asyncio.get_running_loop().run_in_executor(POOL, abs, -3) == 3"
+    )
+    result = certify(write(tmp_path, body), max_seconds=60.0)
+    assert result.certification is not None, result.failure
+    assert result.certification.findings == ()
 
 
 def test_an_error_keeps_its_kind_and_hint(tmp_path):
@@ -141,4 +155,4 @@ def test_validate_ends_too_and_names_the_line(tmp_path):
     )  # fmt: skip
     assert (process.returncode, process.stdout) == (1, "")
     assert "error: the environment has held the event loop for 2 s: it stands at" in process.stderr
-    assert "compute_reward (doubles.py:22)" in process.stderr
+    assert f"compute_reward (doubles.py:{LINE})" in process.stderr
