@@ -26,7 +26,7 @@ from castform.validation import Finding
 
 GRACE_SECONDS = 10.0
 """Beyond `CertifyOptions.max_seconds`, which a certification keeps by itself unless something blocks it."""
-LOAD_SECONDS = 30.0
+LOAD_SECONDS = 60.0
 """Until the environment is loaded: libraries are imported, which counts for nothing."""
 CLOSE_SECONDS = 2.0
 """From when the process writes down where it stands until it is ended."""
