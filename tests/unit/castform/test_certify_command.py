@@ -187,13 +187,23 @@ def test_wrong_words_exit_with_2(place, capsys, words, message):
     assert message in err
 
 
+def test_the_traceback_is_shown_wherever_v_stands(place, capsys):
+    (place / "broken.py").write_text("raise ValueError('at import')\n")
+    code, out, err = certify(capsys, "broken.py", "-v")
+    assert (code, out) == (1, "")
+    assert "in _import_file" in err or 'broken.py", line 1' in err
+    assert err.rstrip().endswith("-v shows the traceback")
+    _, _, err = certify(capsys, "broken.py")
+    assert "Traceback" not in err
+
+
 def test_a_folder_that_cannot_be_made_is_one_clear_error(place, capsys):
     (place / "file").write_text("")
     words = ["doubles.py", "--examples", "2", "--max-seconds", "0.001"]
     code, out, err = certify(capsys, *words, "--output", "file/c.json")
     assert code == 2
     assert "the certificate cannot be written to file/c.json" in err
-    assert "not certified" in out  # what was found is shown all the same
+    assert "no answer was scored" in out  # what was found is shown all the same
     code, out, err = certify(
         capsys, *words, "--accept", "nosuch=it is fine", "--json", "--output", "file/c.json"
     )
