@@ -58,21 +58,39 @@ def test_one_that_ends_its_process_and_one_that_cannot_be_loaded_cost_only_thems
     assert [result.passed for result in results] == [True, False, True, False, True]
     codes = [[f.code for f in result.findings if f.level == "fault"] for result in results]
     assert codes == [[], ["certify_crashed"], [], ["certify_failed"], []]
-    assert "exit code 7" in results[1].describe()
+    assert "exit code 7 while castform was at right answers and probes" in results[1].describe()
     assert "missing.py" in results[3].describe()
     assert results[0].as_dict()["conclusion"].startswith("no fault found")
     assert results[1].as_dict()["findings"][0]["code"] == "certify_crashed"
     json.dumps([result.as_dict() for result in results])
 
 
-def test_one_that_hangs_is_killed_at_its_own_deadline(tmp_path: Path) -> None:
-    ids = [write(tmp_path, "hangs", dataset="time.sleep(3600)"), write(tmp_path, "sound")]
+def test_one_that_hangs_is_killed_at_its_own_deadline_and_the_stage_named(tmp_path: Path) -> None:
+    ids = [
+        write(tmp_path, "slow", dataset="time.sleep(3600)"),
+        write(tmp_path, "hangs", reward="time.sleep(3600)"),
+        write(tmp_path, "sound"),
+    ]
     options = CertifyOptions(examples=3, max_seconds=3)
-    hangs, sound = certify_batch(ids, options=options, jobs=1, grace_seconds=20)
-    assert [finding.code for finding in hangs.findings] == ["certify_timeout"]
-    assert "not done after 23 s" in hangs.describe()
-    assert 23 <= hangs.seconds < 60
+    slow, hangs, sound = certify_batch(ids, options=options, jobs=2, grace_seconds=20)
+    assert [(f.level, f.code) for f in slow.findings] == [("unchecked", "examples_slow")]
+    assert slow.describe() == ("unchecked: it took longer than 23 s to make its examples")
+    assert (slow.passed, slow.verdict, slow.as_dict()["verdict"]) == (False, "unchecked", "unchecked")
+    assert 23 <= slow.seconds < 60
+    assert [(f.level, f.code) for f in hangs.findings] == [("fault", "certify_timeout")]
+    assert "not done after 23 s while castform was at right answers and probes" in hangs.describe()
+    assert hangs.verdict == "failed"
     assert sound.certification is not None
+
+
+def test_the_table_tells_what_was_not_looked_at_from_what_has_a_fault(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ids = [write(tmp_path, "first"), write(tmp_path, "second")]
+    assert main(["env", "certify", *ids, "--examples", "3", "--max-seconds", "0.000001"]) == 1
+    table = capsys.readouterr().out
+    assert "2 environments, 0 with a fault, 2 unchecked, " in table
+    assert table.count(" unchecked ") == 2 and "FAULT " not in table and "no fault" not in table
 
 
 def test_arguments_go_to_each_and_transcripts_stay_in_the_worker() -> None:
@@ -90,6 +108,7 @@ def test_no_environments_are_no_work() -> None:
 
 
 def test_a_bare_plugin_of_many_and_a_pattern_mean_each() -> None:
+    pytest.importorskip("castform_env_gym", reason="without a C compiler castform-env-gym is not installed")
     assert len(expand_ids(["gym"])) == 105
     assert expand_ids(["gym/*_integration"]) == ["gym/intermediate-integration", "gym/simple-integration"]
     assert expand_ids(["arith"]) == ["arith"]

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from castform.certify.alone_worker import Done, Failed, Job, Stage, work
-from castform.certify.batch import BatchResult
+from castform.certify.batch import BatchResult, describe_stage, describe_timeout
 from castform.certify.certification import CertifyOptions
 from castform.errors import CastformError, MissingError, UsageError
 from castform.stuck import find_place
@@ -49,7 +49,7 @@ def certify_alone(
     """Load an environment and certify it in a process of its own; the result keeps its transcripts.
 
     Once the environment is loaded it takes `options.max_seconds` plus `grace_seconds` at most. Failures
-    of that process are results: certify_timeout and certify_crashed. CastformError as
+    of that process are results: certify_timeout, examples_slow and certify_crashed. CastformError as
     `certify_environment` raises it, with its hint and exit code. What environment code prints goes
     to stderr.
     """
@@ -127,7 +127,7 @@ class _Process:
 
 
 def _describe_end(process: _Process, standing: str, seconds: float) -> Finding:
-    where = f"while castform was at {process.stage}" if process.stage else "while it was loaded"
+    where = f"while {describe_stage(process.stage)}"
     if process.code is not None and not standing:
         how = (
             f"signal {signal.Signals(-process.code).name}"
@@ -138,8 +138,8 @@ def _describe_end(process: _Process, standing: str, seconds: float) -> Finding:
         return Finding(level="fault", code="certify_crashed", message=message)
     place = find_place(standing)
     held = "" if place is None else f": it stood at {place}, and nothing else moved"
-    message = f"not done after {seconds:.0f} s {where}{held}, so its process was ended"
-    return Finding(level="fault", code="certify_timeout", message=message)
+    failure = describe_timeout(process.stage, seconds, held)
+    return Finding(level=failure.level, code=failure.code, message=failure.message)
 
 
 def _read(path: Path) -> str:

@@ -18,8 +18,9 @@ from dataclasses import asdict, dataclass, field
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
+from castform.certify.alone_worker import LOADING, Stage
 from castform.certify.batch_worker import Failure, Task, work
-from castform.certify.certification import Certification, CertifyOptions
+from castform.certify.certification import Certification, CertifyOptions, Verdict
 from castform.validation import Finding
 
 GRACE_SECONDS = 15.0
@@ -49,11 +50,19 @@ class BatchResult:
         """Whether there is a certification without a fault."""
         return self.certification is not None and self.certification.passed
 
+    @property
+    def verdict(self) -> Verdict:
+        """What to make of it; unchecked where it is not the environment's doing that there is no certification."""
+        if self.certification is not None:
+            return self.certification.verdict
+        return "failed" if any(finding.level == "fault" for finding in self.findings) else "unchecked"
+
     def describe(self) -> str:
         """Return the conclusion as one sentence."""
         if self.certification is not None:
             return self.certification.describe()
-        return f"not certified: {self.failure.message}" if self.failure else "not certified"
+        word = "unchecked" if self.verdict == "unchecked" else "not certified"
+        return f"{word}: {self.failure.message}" if self.failure else word
 
     def as_dict(self) -> dict[str, Any]:
         """Return JSON values: those of the certification where there is one."""
@@ -61,6 +70,7 @@ class BatchResult:
             return self.certification.as_dict()
         return {
             "passed": False,
+            "verdict": self.verdict,
             "conclusion": self.describe(),
             "id": self.id,
             "seconds": self.seconds,
@@ -81,8 +91,9 @@ def certify_batch(
 
     `arguments` go to each environment. `jobs` worker processes (default: the cores this process may
     use) take `options.max_seconds` plus `grace_seconds` at most for one environment. Failures are
-    results too: certify_timeout, certify_crashed, and certify_failed for an id or plugin that
-    cannot be loaded. `on_result` is told of each as it comes, in any order.
+    results too: certify_timeout, certify_crashed, certify_failed for an id or plugin that cannot be
+    loaded, and examples_slow (unchecked) for one that took all the time to make its examples.
+    `on_result` is told of each as it comes, in any order.
     """
     options = options or CertifyOptions()
     limit = options.max_seconds + grace_seconds
@@ -114,6 +125,8 @@ class _Worker:
 
     def __init__(self) -> None:
         self.task: Task | None = None
+        self.stage = ""
+        """What the task was at last; empty while the environment is loaded."""
         self.deadline = 0.0
         self._began = 0.0
         self._start()
@@ -128,7 +141,7 @@ class _Worker:
 
     def give(self, task: Task, limit: float) -> None:
         """Send a task. A worker that has died since shows when its answer is waited for."""
-        self.task, self._began = task, time.monotonic()
+        self.task, self.stage, self._began = task, "", time.monotonic()
         self.deadline = self._began + limit
         with suppress(OSError):
             self.connection.send(task)
@@ -140,24 +153,25 @@ class _Worker:
             return None
         try:
             answer = self.connection.recv() if self.connection.poll() else None
+            if isinstance(answer, Stage):
+                self.stage = answer.name
+                return None
         except (EOFError, OSError):
             code = self._replace()
             how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
             answer = Failure(
-                code="certify_crashed", message=f"the process that certified it ended with {how}"
+                code="certify_crashed",
+                message=f"the process that certified it ended with {how} while {describe_stage(self.stage)}",
             )
         if answer is None:
             if time.monotonic() < self.deadline:
                 return None
             self._replace()
-            answer = Failure(
-                code="certify_timeout",
-                message=f"not done after {limit:g} s, so the process that certified it was killed",
-            )
+            answer = describe_timeout(self.stage, limit)
         self.task = None
         seconds = time.monotonic() - self._began
         if isinstance(answer, Failure):
-            finding = Finding(level="fault", code=answer.code, message=answer.message)
+            finding = Finding(level=answer.level, code=answer.code, message=answer.message)
             return BatchResult(id=task.id, failure=finding, seconds=seconds, arguments=task.arguments)
         return BatchResult(id=task.id, certification=answer, seconds=seconds, arguments=task.arguments)
 
@@ -178,6 +192,20 @@ class _Worker:
         code = self.kill()
         self._start()
         return code
+
+
+def describe_stage(stage: str) -> str:
+    """Return what was going on, for the end of a sentence."""
+    return f"castform was at {stage}" if stage else "it was loaded"
+
+
+def describe_timeout(stage: str, seconds: float, held: str = "") -> Failure:
+    """Return why there is no certification after so long; examples that take all of it are no fault."""
+    if stage == LOADING:
+        message = f"it took longer than {seconds:.0f} s to make its examples{held}"
+        return Failure(code="examples_slow", message=message, level="unchecked")
+    message = f"not done after {seconds:.0f} s while {describe_stage(stage)}{held}, so its process was ended"
+    return Failure(code="certify_timeout", message=message)
 
 
 def _wait_for(workers: Sequence[_Worker]) -> list[_Worker]:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from castform.certify.alone_worker import Stage
 from castform.certify.certification import Certification, CertifyOptions
 from castform.errors import CastformError
+from castform.validation import Level
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,10 +32,13 @@ class Failure:
 
     code: str
     message: str
+    level: Level = "fault"
 
 
 def work(connection: Connection) -> None:
     """Answer each task with a Certification (without transcripts) or a Failure, until the other end closes.
+
+    Before that comes a Stage whenever one begins.
 
     A process group of its own lets the parent end it with whatever it has started. What
     environments print goes nowhere: stdout belongs to the command's result.
@@ -47,14 +53,14 @@ def work(connection: Connection) -> None:
                 task = connection.recv()
             except EOFError:
                 return
-            connection.send(_certify(task))
+            connection.send(_certify(task, lambda stage: connection.send(Stage(stage))))
 
 
-def _certify(task: Task) -> Certification | Failure:
+def _certify(task: Task, on_stage: Callable[[str], None]) -> Certification | Failure:
     from castform.certify.certify import certify_environment
 
     try:
-        found = certify_environment(task.id, task.arguments, options=task.options)
+        found = certify_environment(task.id, task.arguments, options=task.options, on_stage=on_stage)
     except CastformError as error:
         return Failure(code="certify_failed", message=str(error.args[0]))
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the author's code; the next one is tried all the same

@@ -49,6 +49,7 @@ def make_certificate(found: Certification, *, certified_at: datetime) -> dict[st
         "format": FORMAT,
         "certified_at": certified_at.astimezone(UTC).isoformat(timespec="seconds"),
         "passed": data["passed"],
+        "verdict": data["verdict"],
         "complete": data["complete"],
         "conclusion": data["conclusion"],
         "id": found.id,

@@ -33,7 +33,7 @@ class CertificateState(NamedTuple):  # not a dataclass: those cost a tenth of th
     environment: str
     """Its name in the plugin."""
     status: str
-    """passed, failed, incomplete (nothing was scored), or expired."""
+    """passed, failed, unchecked (nothing was scored), or expired."""
     changes: tuple[str, ...] = ()
     """Why it has expired."""
     shipped: bool = False
@@ -132,7 +132,7 @@ def summarize_states(states: Iterable[CertificateState]) -> str:
 def _verdict(certificate: Mapping[str, Any]) -> str:
     if certificate.get("passed") is True:
         return "passed"
-    return "incomplete" if certificate.get("complete") is False else "failed"
+    return "unchecked" if certificate.get("verdict") == "unchecked" else "failed"
 
 
 def list_made_here() -> list[str]:

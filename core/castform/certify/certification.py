@@ -6,7 +6,7 @@ import json
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from castform.calls import Sampling
 from castform.certify.rates import Rates
@@ -16,6 +16,8 @@ from castform.probes import ProbeReport
 from castform.replay import ReplayReport
 from castform.rollouts import Split
 from castform.validation import Finding, describe_probes
+
+Verdict = Literal["passed", "failed", "unchecked"]
 
 DEFAULT_EXAMPLES = 24
 """A probe that is never paid on so many has a false-pass rate of at most 0.14 (Wilson, 95 %)."""
@@ -97,6 +99,13 @@ class Certification:
         return self.complete and not self.faults
 
     @property
+    def verdict(self) -> Verdict:
+        """What to make of it: unchecked where nothing was scored, so that nothing is known of the reward."""
+        if self.faults:
+            return "failed"
+        return "passed" if self.complete else "unchecked"
+
+    @property
     def unused_accepts(self) -> list[str]:
         """Accepted codes that nothing was found under."""
         found = {finding.code for finding in self.findings}
@@ -108,7 +117,7 @@ class Certification:
             return f"{self.options.only}: {'found again' if self.still_there else 'not found'}"
         if not self.faults:
             if not self.complete:
-                return "not certified: no answer was scored, so nothing is known of the reward"
+                return "unchecked: no answer was scored, so nothing is known of the reward"
             count = sum(finding.level == "unchecked" for finding in self.findings)
             return "no fault found" + (f", {count} point{'s' * (count > 1)} not checked" if count else "")
         codes = dict.fromkeys(finding.code for finding in self.faults)
@@ -150,6 +159,7 @@ class Certification:
         """Return JSON values, without transcripts."""
         return {
             "passed": self.passed,
+            "verdict": self.verdict,
             "complete": self.complete,
             "conclusion": self.describe(),
             "id": self.id,

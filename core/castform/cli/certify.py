@@ -66,7 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the command that was parsed; 1 when a fault was found."""
+    """Run the command that was parsed; 1 when a fault was found, or when the reward could not be looked at."""
     import asyncio
 
     from castform.cli.certify_many import certify_many, expand_ids
@@ -115,7 +115,7 @@ def run(args: argparse.Namespace) -> int:
         raise unsaved
     if args.only is not None:
         return EXIT_FAULT if certification.still_there else 0
-    return EXIT_FAULT if certification.faults else 0
+    return 0 if certification.passed else EXIT_FAULT
 
 
 def make_options(args: argparse.Namespace, config: RunConfig, accepted: dict[str, str]) -> CertifyOptions:
@@ -198,7 +198,7 @@ def show_failure(result: BatchResult, *, as_json: bool) -> int:
     else:
         for finding in result.findings:
             print_text(f"{MARKS[finding.level]}: {finding.message}")
-        print_text(f"\n{result.id}: not certified")
+        print_text(f"\n{result.id}: {'unchecked' if result.verdict == 'unchecked' else 'not certified'}")
     return EXIT_FAULT
 
 

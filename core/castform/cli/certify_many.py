@@ -63,7 +63,7 @@ def certify_many(
     options: CertifyOptions,
     save: Callable[[Certification], object],
 ) -> int:
-    """Certify each, show progress, then all of them; 1 when one has a fault or could not be certified.
+    """Certify each, show progress, then all of them; 1 when one has a fault or could not be looked at.
 
     `save` gets every certification as it comes.
     """
@@ -100,8 +100,9 @@ def certify_many(
         )
     else:
         print_batch(results)
-        bad = sum(not result.passed for result in results)
-        print_text(f"{len(results)} environments, {bad} with a fault, {seconds:.0f} s")
+        failed, unchecked = (sum(r.verdict == kind for r in results) for kind in ("failed", "unchecked"))
+        rest = f", {unchecked} unchecked" if unchecked else ""
+        print_text(f"{len(results)} environments, {failed} with a fault{rest}, {seconds:.0f} s")
     return 0 if passed else EXIT_FAULT
 
 
@@ -119,13 +120,19 @@ def _row(result: BatchResult) -> list[str]:
     codes = dict.fromkeys(f.code for f in result.findings if f.level in ("fault", "warning"))
     return [
         result.id,
-        "no fault" if result.passed else "FAULT" if result.certification else "not certified",
+        _verdict(result),
         _share(ceiling),
         ceiling.what if ceiling and ceiling.share else "",
         _share(rates.false_fail if rates else None),
         _share(rates.lazy_policy if rates else None),
         ", ".join(codes),
     ]
+
+
+def _verdict(result: BatchResult) -> str:
+    if result.verdict == "failed":
+        return "FAULT" if result.certification else "not certified"
+    return "no fault" if result.passed else "unchecked"
 
 
 def _share(rate: Rate | None) -> str:

@@ -160,12 +160,12 @@ def test_what_the_environment_knows_to_be_wrong_ends_it(place, capsys):
 
 def test_no_time_left_is_said_and_not_taken_for_a_pass(place, capsys):
     code, data = certify_json(capsys, "doubles.py", "--max-seconds", "0.000001")
-    assert code == 0
+    assert code == 1
     unchecked = {(f["code"], f["check"]) for f in data["unchecked"]}
     assert {("no_time", "probes"), ("no_time", "static"), ("no_time", "isolation")} <= unchecked
     assert data["rates"] is None
-    assert (data["passed"], data["complete"]) == (False, False)
-    assert "not certified" in data["conclusion"]
+    assert (data["passed"], data["complete"], data["verdict"]) == (False, False, "unchecked")
+    assert data["conclusion"].startswith("unchecked: no answer was scored")
 
 
 @pytest.mark.parametrize(
@@ -272,8 +272,8 @@ def test_a_certificate_made_here_counts_before_the_shipped_one_unless_it_has_exp
     assert [(s.status, s.shipped) for s in read_states(entry)] == [("failed", False)]
     write(made, {**certificate, "passed": False, "battery": "0"})
     assert [(s.status, s.shipped) for s in read_states(entry)] == [("passed", True)]
-    write(made, {**certificate, "passed": False, "complete": False})
-    assert [(s.status, s.shipped) for s in read_states(entry)] == [("incomplete", False)]
+    write(made, {**certificate, "passed": False, "verdict": "unchecked"})
+    assert [(s.status, s.shipped) for s in read_states(entry)] == [("unchecked", False)]
     made.unlink()
     write(made.with_name("made-up--other.json"), {**certificate, "environment_name": "other"})
     assert summarize_states(read_states(entry)) == "2 passed"
