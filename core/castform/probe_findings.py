@@ -10,6 +10,7 @@ right answer that is not paid because of how it is written. Partial credit is a 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from castform.probe_report import GOLD, TOLERANCE, UNREACHABLE
 from castform.probes import Crash, ProbeOutcome, ProbeReport
@@ -25,7 +26,7 @@ _OUTSIDE = {"judge_error": "the judge", "sandbox_error": "the sandbox", "harness
 def judge_probes(report: ProbeReport) -> list[Finding]:
     """Return what the probes say, worst first within each kind."""
     findings: list[Finding] = []
-    for outcome in report.outcomes:
+    for outcome in (_without_right_lists(report, outcome) for outcome in report.outcomes):
         finding = _judge_wrong(outcome) if outcome.verdict == "wrong" else _judge_right(outcome)
         findings += [finding] if finding else []
     findings += _judge_partial_credit(report)
@@ -49,6 +50,18 @@ def judge_probes(report: ProbeReport) -> list[Finding]:
             )
         )
     return findings
+
+
+def _without_right_lists(report: ProbeReport, outcome: ProbeOutcome) -> ProbeOutcome:
+    """Leave out of a list of candidates the examples on which one of them is right, though it is another one's.
+
+    A way out of one maze may be the way out of another; a reward that pays it in a list pays no list.
+    """
+    other = report.outcome("other_answer")
+    if other is None or not outcome.name.startswith("shotgun_") or other.scores:
+        return outcome
+    paid = tuple(example for example in outcome.paid_in_full if example not in other.paid_in_full)
+    return replace(outcome, paid_in_full=paid, counted=len(paid) + len(outcome.unpaid))
 
 
 def _judge_wrong(outcome: ProbeOutcome) -> Finding | None:

@@ -22,6 +22,9 @@ from castform.rollouts import ENVIRONMENT_ERROR, ROLLOUT_TIMEOUT, Rollout, Rollo
 from castform.scripted_replies import Script
 
 GROUPS_AT_ONCE = 8
+QUICK_SECONDS = 0.25
+"""Where the first group takes less, one is played at a time: more of them would not wait for anything but each other,
+and a connection for every sibling of all of them costs more than what they do."""
 ALONE_SECONDS = 5.0
 """How long an answer may take that is played alone to see which one of a group hangs."""
 
@@ -51,10 +54,9 @@ async def run_probes(
         rendering = await stage.find_rendering(golds)
         contexts = make_contexts(examples, golds, rendering, seed)
         chosen = [e for e in examples if only_examples is None or e.id in only_examples]
-        slots = asyncio.Semaphore(GROUPS_AT_ONCE)
         skipped: list[str] = []
 
-        async def probe(place: int, example: Example[Any]) -> list[Row]:
+        async def probe(place: int, example: Example[Any], slots: asyncio.Semaphore) -> list[Row]:
             rows: list[Row] = []
             for name, part in _parts(probes, place):
                 scripts = _scripts(contexts[example.id], part)
@@ -69,7 +71,14 @@ async def run_probes(
                 rows.append(Row(context=contexts[example.id], played=played))
             return rows
 
-        found = await asyncio.gather(*(probe(place, example) for place, example in enumerate(chosen)))
+        began = time.monotonic()
+        found = [await probe(0, chosen[0], asyncio.Semaphore(1))] if chosen else []
+        groups = len(stage.groups) or 1
+        is_quick = (time.monotonic() - began) / groups < QUICK_SECONDS
+        slots = asyncio.Semaphore(1 if is_quick else GROUPS_AT_ONCE)
+        found += await asyncio.gather(
+            *(probe(place, example, slots) for place, example in enumerate(chosen) if place)
+        )
     return make_report(
         [row for rows in found for row in rows],
         probes,

@@ -208,6 +208,45 @@ async def test_one_coincidence_is_a_note_and_two_are_a_fault():
     assert "2 of 20 examples" in found(twice, "fault")["reward_pays_empty"].message
 
 
+@pytest.mark.parametrize(("pays_others", "fault"), [(1, False), (8, True)])
+async def test_a_list_is_not_faulted_where_another_examples_answer_is_right_in_it(pays_others, fault):
+    class Mazes(Sums):
+        async def compute_reward(self, rollout):
+            text = rollout.messages[-1]["content"] or ""
+            place = int(rollout.example_args["answer"]) // 2 - 3
+            also_right = place < pays_others and str(2 * ((place + 1) % 8 + 3)) in text.split(", ")
+            return {"correct": float(text.strip() == rollout.example_args["answer"] or also_right)}
+
+    report = await play(Mazes())
+    assert len(report.outcome("shotgun_list").paid_in_full) == pays_others
+    assert ("reward_pays_shotgun_list" in found(report, "fault")) is fault
+    assert ("reward_pays_other_answer" in found(report, "fault")) is fault
+
+
+@pytest.mark.parametrize(("quick", "most"), [(60.0, 1), (0.0, 7)])
+async def test_one_group_is_played_at_a_time_where_the_first_was_quick(monkeypatch, quick, most):
+    from castform import probing
+
+    monkeypatch.setattr(probing, "QUICK_SECONDS", quick)
+    playing: set[str] = set()
+    at_once: list[int] = []
+
+    class Watched(Sums):
+        async def run_group(self, requests):
+            playing.add(requests[0].example.id)
+            at_once.append(len(playing))
+            try:
+                return await super().run_group(requests)
+            finally:
+                playing.discard(requests[0].example.id)
+
+    empty = [probe for probe in PROBES if probe.name == "empty"]
+    report = await play(Watched(), probes=empty)
+    assert max(at_once) == most
+    assert [group.group_id for group in report.groups if group.group_id == "probe-0"] == ["probe-0"]
+    assert report.outcome("empty").scored == len(EXAMPLES)
+
+
 async def test_tool_spam_calls_the_offered_tools_and_one_that_is_not_there():
     from test_scripted_endpoint import Adder
 

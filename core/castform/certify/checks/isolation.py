@@ -143,7 +143,9 @@ async def _reload(
         except (Exception, SystemExit):  # noqa: BLE001 - the author's code; the static check reports it
             return examples
         loaded |= {example.id: example for example in dataset}
-        if all(example.id in loaded for example in examples):  # else their order depends on how many are asked for
+        if all(
+            example.id in loaded for example in examples
+        ):  # else their order depends on how many are asked for
             break
     return [loaded.get(example.id, example) for example in examples]
 
