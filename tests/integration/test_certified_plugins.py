@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 
 import pytest
-from castform_env_gym.names import DATASETS
 
 from castform.certify.batch import certify_batch
 from castform.certify.certification import Certification, CertifyOptions
@@ -34,7 +33,7 @@ def read_readme(plugin: str) -> dict[str, list[str]]:
 def read_doc() -> dict[str, list[str]]:
     """Return the cells of the findings' table by dataset."""
     rows = [line.strip("| \n").split(" | ") for line in DOC.read_text(encoding="utf-8").splitlines()]
-    return {row[0]: row for row in rows if row[0] in DATASETS}
+    return {row[0]: row for row in rows if len(row) > 2 and row[0] != "dataset"}
 
 
 def test_the_readmes_of_our_plugins_show_what_certify_finds() -> None:
@@ -59,6 +58,7 @@ def test_the_readmes_of_our_plugins_show_what_certify_finds() -> None:
 
 
 def certify(dataset: str) -> Certification:
+    pytest.importorskip("castform_env_gym", reason="without a C compiler castform-env-gym is not installed")
     return certify_environment(f"gym/{dataset}", options=CertifyOptions(examples=EXAMPLES_OF_DOC))
 
 
@@ -82,7 +82,10 @@ def test_leg_counting_fails_right_answers_and_passes_no_wrong_one() -> None:
 
 
 def test_the_page_lists_every_dataset_once_in_order() -> None:
-    assert list(read_doc()) == list(DATASETS)
+    names = pytest.importorskip(
+        "castform_env_gym.names", reason="without a C compiler castform-env-gym is not installed"
+    )
+    assert list(read_doc()) == list(names.DATASETS)
     text = DOC.read_text(encoding="utf-8")
     assert f"castform env certify gym --examples {EXAMPLES_OF_DOC} --json" in text
     faults = sum(row[1] == "FAULT" for row in read_doc().values())

@@ -7,13 +7,14 @@ as keys. Plain JSON keeps neither.
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
-TUPLE, PAIRS = "$tuple", "$pairs"
+TUPLE, PAIRS, FRACTION = "$tuple", "$pairs", "$fraction"
 
 
 def pack(value: Any) -> Any:  # any value of an entry
-    """Return JSON values that `unpack` turns back. TypeError for what is neither JSON nor a tuple."""
+    """Return JSON values that `unpack` turns back. TypeError for what is neither JSON, a tuple nor a fraction."""
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, tuple):
@@ -21,9 +22,11 @@ def pack(value: Any) -> Any:  # any value of an entry
     if isinstance(value, list):
         return [pack(item) for item in value]
     if isinstance(value, dict):
-        if all(isinstance(key, str) for key in value) and not value.keys() & {TUPLE, PAIRS}:
+        if all(isinstance(key, str) for key in value) and not value.keys() & {TUPLE, PAIRS, FRACTION}:
             return {key: pack(item) for key, item in value.items()}
         return {PAIRS: [[pack(key), pack(item)] for key, item in value.items()]}
+    if isinstance(value, Fraction):
+        return {FRACTION: [value.numerator, value.denominator]}
     raise TypeError(
         f"an entry holds a {type(value).__name__}, which cannot be written as JSON: {value!r:.80}"
     )
@@ -36,6 +39,8 @@ def unpack(value: Any) -> Any:
     if isinstance(value, dict):
         if TUPLE in value:
             return tuple(unpack(item) for item in value[TUPLE])
+        if FRACTION in value:
+            return Fraction(*value[FRACTION])
         if PAIRS in value:
             return {unpack(key): unpack(item) for key, item in value[PAIRS]}
         return {key: unpack(item) for key, item in value.items()}

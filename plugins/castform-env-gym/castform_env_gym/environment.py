@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,7 @@ class Gym(BaseEnv):
             ) from error
 
 
+@cache  # reading a distribution's metadata takes as long as making a question
 def _source() -> str:
     """Return the package and version that made an entry and scores it: another one scores otherwise."""
     from importlib.metadata import version

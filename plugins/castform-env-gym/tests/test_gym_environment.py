@@ -9,14 +9,28 @@ from typing import Any
 
 import numpy as np
 import pytest
-from castform_env_gym.config import GymConfig
-from castform_env_gym.draws import GIVE_UP_AFTER, Draws, hash_question, split_of
-from castform_env_gym.names import DATASETS, NO_GOLD
 from pydantic import ValidationError
 
 from benchmax.envs import BaseRollout, Example
 from castform.plugins import PluginFailure, load_environment
 from castform.testing import FakeModel
+
+GymConfig = pytest.importorskip(
+    "castform_env_gym.config", reason="without a C compiler castform-env-gym is not installed"
+).GymConfig
+draws = pytest.importorskip(
+    "castform_env_gym.draws", reason="without a C compiler castform-env-gym is not installed"
+)
+names = pytest.importorskip(
+    "castform_env_gym.names", reason="without a C compiler castform-env-gym is not installed"
+)
+GIVE_UP_AFTER, Draws, hash_question, split_of = (
+    draws.GIVE_UP_AFTER,
+    draws.Draws,
+    draws.hash_question,
+    draws.split_of,
+)
+DATASETS, NO_GOLD = names.DATASETS, names.NO_GOLD
 
 SLOW_TO_MAKE = {
     "knight_swap",
