@@ -125,7 +125,10 @@ def summarize_states(states: Iterable[CertificateState]) -> str:
         return "none"
     if len(states) == 1:
         return str(states[0])
-    counts = {kind: sum(state.status == kind for state in states) for kind in ("passed", "failed", "expired")}
+    counts = {
+        kind: sum(state.status == kind for state in states)
+        for kind in ("passed", "failed", "unchecked", "expired")
+    }
     return ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
 
 

@@ -9,7 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from castform.certify.certificates import FORMAT, read_certificate, read_states, summarize_states
+from castform.certify.certificates import (
+    FORMAT,
+    CertificateState,
+    read_certificate,
+    read_states,
+    summarize_states,
+)
 from castform.cli.main import main
 from castform.plugins.catalog import CatalogEntry
 from castform.plugins.pins import hash_content
@@ -300,3 +306,8 @@ def test_listing_shows_certificates_and_imports_nothing(place, capsys):
     assert "CERTIFICATE" in lines[0]
     assert [line.split()[-1] for line in lines if line.startswith("arith/add ")] == ["passed"]
     assert [line.split()[-1] for line in lines if line.startswith("arith/add24 ")] == ["none"]
+
+
+def test_a_plugins_certificates_are_counted_by_what_they_say():
+    states = [CertificateState(str(i), s) for i, s in enumerate(["passed", "unchecked", "failed", "passed"])]
+    assert summarize_states(states) == "2 passed, 1 failed, 1 unchecked"

@@ -143,10 +143,8 @@ async def _reload(
         except (Exception, SystemExit):  # noqa: BLE001 - the author's code; the static check reports it
             return examples
         loaded |= {example.id: example for example in dataset}
-        if all(
-            example.id in loaded for example in examples
-        ):  # else their order depends on how many are asked for
-            break
+        if all(example.id in loaded for example in examples):
+            break  # else which come first depends on how many are asked for
     return [loaded.get(example.id, example) for example in examples]
 
 
