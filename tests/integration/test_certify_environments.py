@@ -11,8 +11,29 @@ from castform.certify.certify import certify_environment
 
 HERE = Path(__file__).parents[1] / "environments"
 OPTIONS = CertifyOptions(examples=12)
-TRUE_OF_STRICT_ONES = ("false_fail_", "reward_pays_retracted", "reward_pays_negated")
-"""Warnings that hold for a sound environment which reads one form of an answer, or the last block only."""
+BARE = {"false_fail_gold_box", "false_fail_gold_sentence"}
+"""Reads a reply that is the answer and nothing else, so a box or a sentence around it is another answer."""
+TAGS = {"false_fail_gold_box", "reward_pays_retracted"}
+"""Reads the last answer tags, whatever is said after them; a box inside them is another answer."""
+CASE = {"false_fail_gold_case"}
+"""Upper and lower case are different answers here."""
+WARNED: dict[str, set[str]] = {
+    **dict.fromkeys(
+        (
+            "anagrams", "any_divisor", "date_formatting", "guess_game", "json_output", "multiple_choice",
+            "parity", "partial_credit", "ranked_group", "regex_extraction", "short_summary", "sorting",
+        ),
+        BARE,
+    ),
+    **dict.fromkeys(("citations", "divisor_sets", "expression_target", "integer_sums"), TAGS),
+    "decimals_with_units": {"false_fail_gold_box"},  # looks for "Answer: 3 m", and a box is in between
+    "latex_answers": {"reward_pays_negated"},  # reads the last box, whatever is said of it
+    "polite_exchange": set(),
+    "roman_numerals": CASE,
+    "stock_lookup": set(),
+    "string_reversal": TAGS | CASE,
+}  # fmt: skip
+"""The warnings that hold for a sound environment, by its name, and why."""
 
 DEFECTS: dict[str, set[str]] = {
     "any_expression": {"reward_pays_other_answer"},
@@ -37,19 +58,26 @@ DEFECTS: dict[str, set[str]] = {
 }
 """What must be found, fault or warning; a reward that pays anything pays more than one probe."""
 AND_ALSO: dict[str, set[str]] = {
-    "any_expression": {"reward_pays_constant"},
-    "blocking_reward": {"blocking_call"},
+    "any_expression": BARE | {"reward_pays_constant"},
+    "blocking_reward": BARE | {"blocking_call"},
     "bool_of_text": {"reward_pays_"},
-    "empty_paid": {"gold_not_paid"},
-    "echo_paid": {"reward_pays_shotgun_full"},
+    "clock_in_reward": BARE | {"false_fail_gold_newline", "false_fail_gold_spaces"},
+    "constant_majority": BARE,
+    "duplicated_rows": BARE,
+    "empty_paid": BARE | {"gold_not_paid"},
+    "echo_paid": TAGS | {"reward_pays_shotgun_full"},
     "error_is_full_marks": {"reward_pays_", "gold_not_paid"},
-    "global_random": {"global_random_call"},
-    "lists_everything": {"reward_pays_"},
-    "raises_on_junk": set(),
-    "shared_state": {"state_carried_over", "nondeterministic"},
+    "global_random": BARE | {"global_random_call", "false_fail_gold_newline", "false_fail_gold_spaces"},
+    "leaked_eval": BARE,
+    "length_paid": BARE,
+    "lists_everything": {"reward_pays_", "false_fail_gold_box"},
+    "mutated_payload": BARE,
+    "nan_accepted": BARE,
+    "prefix_match": BARE,
+    "shared_state": BARE | {"state_carried_over", "nondeterministic"},
     "substring_both_ways": {"reward_pays_", "gold_not_paid"},
 }
-"""What the same defect may show as besides, by the beginning of the code. Anything else is a false alarm."""
+"""What else holds for it, or shows the same defect, by the beginning of the code. All else is a false alarm."""
 
 
 def certify(path):
@@ -57,23 +85,20 @@ def certify(path):
 
 
 def found_codes(certification):
-    return {
-        finding.code
-        for finding in certification.findings
-        if finding.level in ("fault", "warning") and not finding.code.startswith(TRUE_OF_STRICT_ONES)
-    }
+    return {finding.code for finding in certification.findings if finding.level in ("fault", "warning")}
 
 
 def test_every_environment_here_is_tested():
     assert {path.stem for path in (HERE / "unsound").glob("*.py")} == set(DEFECTS)
-    assert len(list((HERE / "sound").glob("*.py"))) >= 20
+    assert {path.stem for path in (HERE / "sound").glob("*.py")} == set(WARNED)
+    assert len(WARNED) >= 20
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", sorted((HERE / "sound").glob("*.py")), ids=lambda path: path.stem)
 def test_a_sound_environment_gets_no_fault_and_no_false_alarm(path):
     certification = certify(path)
-    assert found_codes(certification) == set(), certification.findings
+    assert found_codes(certification) <= WARNED[path.stem], certification.findings
     assert certification.passed
     assert certification.probes.gold.scored == certification.examples
 
