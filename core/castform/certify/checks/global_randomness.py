@@ -164,7 +164,7 @@ async def _locate(play: _Player, example: Example[Any]) -> str:
 @contextmanager
 def _watched_draws(places: list[str]) -> Iterator[None]:
     """Note the lines that call the global `random` in this thread."""
-    shared = random._inst  # type: ignore[attr-defined]  # the generator behind the module's functions
+    shared = random._inst  # the generator behind the module's functions
 
     def watch(frame: FrameType, event: str, arg: object) -> None:
         if event == "call" and frame.f_code.co_filename == random.__file__:

@@ -37,7 +37,7 @@ BLOCKING = frozenset(
         *(f"httpx.{name}" for name in ("get", "post", "put", "patch", "delete", "head", "request", "stream")),
     }
 )
-_SHARED = random._inst  # type: ignore[attr-defined]  # behind the functions of the module, whoever replaced those
+_SHARED = random._inst  # behind the functions of the module, whoever replaced those
 RANDOM_DRAWS = frozenset(
     name for name, value in vars(random).items() if getattr(value, "__self__", None) is _SHARED
 ) - {"getstate", "setstate"}
