@@ -140,3 +140,12 @@ def test_the_command_exits_1_when_one_has_a_fault(tmp_path: Path, capsys: pytest
 def test_options_for_one_environment_are_refused_for_several(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["env", "certify", "arith/add", "lookup", "--only", "echo"]) == 2
     assert "--only is for one environment" in capsys.readouterr().err
+
+
+def test_one_may_have_a_process_pool_of_its_own(tmp_path: Path) -> None:
+    pool = (
+        "import concurrent.futures as f; global POOL; "
+        "POOL = globals().get('POOL') or f.ProcessPoolExecutor(1); POOL.submit(abs, -1).result()"
+    )
+    (result,) = certify_batch([write(tmp_path, "pooled", reward=pool)], options=OPTIONS, jobs=1)
+    assert result.passed, result.describe()

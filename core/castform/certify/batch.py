@@ -135,7 +135,7 @@ class _Worker:
         context = multiprocessing.get_context("spawn")
         self.connection: Connection
         self.connection, theirs = context.Pipe()
-        self._process = context.Process(target=work, args=(theirs,), daemon=True)
+        self._process = context.Process(target=work, args=(theirs,))
         self._process.start()
         theirs.close()
 
