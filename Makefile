@@ -9,6 +9,8 @@ PLUGINS := $(wildcard plugins/*/pyproject.toml)
 COMPILED := plugins/castform-env-gym/
 STAMP := $(VENV)/.castform-stamp
 SEED ?= 0
+# Test processes at a time; a file's tests stay in one of them.
+WORKERS ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: setup demo test test-fast test-real test-vllm test-pythons check format bench setup-vllm clean
@@ -30,10 +32,10 @@ demo: setup            ## real weights, a real training run, a verdict on held-o
 	$(BIN)/castform train --config examples/arith.toml --seed $(SEED)
 
 test: setup            ## everything that needs no real weights and no vLLM
-	$(BIN)/python -m pytest -m "not real and not vllm and not gpu"
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not real and not vllm and not gpu"
 
 test-fast: setup       ## leaves out what takes tens of seconds
-	$(BIN)/python -m pytest -m "not slow and not real and not vllm and not gpu"
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not slow and not real and not vllm and not gpu"
 
 test-real: setup       ## proofs on the real SmolLM2-135M
 	$(BIN)/castform model pull smollm2-135m
