@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmax.envs import StaticBearerAuth
-from benchmax.rewards import Judge, Rubric, fence
+from benchmax.rewards import Judge, Rubric, fence, match_answer
 from benchmax.rewards.adaptive.generate import write_adaptive_prompt
 from benchmax.rewards.diversity.reading import write_cluster_prompt
 from benchmax.rewards.judge.asking import AGAIN
@@ -46,3 +46,23 @@ async def test_only_a_repeated_question_says_that_it_is_repeated() -> None:
     first, second = (request.body["messages"][-1]["content"] for request in server.requests)
     assert (first, second) == ("Give JSON.", "Give JSON." + AGAIN)
     assert (verdict, raw) == ({"score": 1}, '{"score": 1}')
+
+
+def test_a_leading_article_counts_for_nothing_only_by_choice_in_a_sentence_too() -> None:
+    text = "The answer is the cat. It purrs."
+    assert match_answer(text, "cat") == 0.0
+    assert match_answer(text, "cat", ignore_articles=True) == 1.0
+    assert match_answer(text, "A cat", ignore_articles=True) == 1.0
+
+
+def test_a_cluster_prompt_names_the_last_index() -> None:
+    assert "2" in write_cluster_prompt(["x", "y", "z"], context="", instructions="i").replace("Answer 2", "")
+
+
+async def test_an_endpoint_is_asked_for_the_judges_model_under_a_url_with_a_slash_too() -> None:
+    async with ChatServer([{"content": '{"score": 1}'}]) as server:
+        judge = Judge("some-judge", server.base_url + "/", StaticBearerAuth("k"))
+        await judge.request_json("Give JSON.", request_id="r")
+        await judge.aclose()
+    (request,) = server.requests
+    assert (request.path, request.body["model"]) == ("/v1/chat/completions", "some-judge")
