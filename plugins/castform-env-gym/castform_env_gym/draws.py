@@ -7,6 +7,7 @@ the same question, it is drawn once.
 
 from __future__ import annotations
 
+import decimal
 import hashlib
 import random
 from collections.abc import Callable, Iterator
@@ -64,21 +65,22 @@ def split_of(digest: str) -> DatasetSplit:
 
 def _iter_entries(make_dataset: Callable[[int, int], Any], seed: int) -> Iterator[Entry]:
     while True:
-        with _own_randomness(seed):
+        with own_globals(seed):
             dataset = make_dataset(seed, CHUNK)
         for index in range(CHUNK):
-            with _own_randomness(seed + index):
+            with own_globals(seed + index):
                 entry = dataset[index]
             yield entry
         seed += CHUNK
 
 
 @contextmanager
-def _own_randomness(seed: int) -> Iterator[None]:
-    """Give generators that use the global random state one of their own.
+def own_globals(seed: int) -> Iterator[None]:
+    """Give code that uses the global random states, or sets the decimal context, ones of its own.
 
-    codeio, list_functions and pool_matrix do: without this their questions would change from
-    run to run, and making them would change what other code draws.
+    codeio, list_functions and pool_matrix draw from the global generators: without this their
+    questions would change from run to run, and making them would change what other code draws.
+    decimal_arithmetic sets the precision of every decimal in the thread.
     """
     import numpy as np
 
@@ -86,7 +88,8 @@ def _own_randomness(seed: int) -> Iterator[None]:
     random.setstate(random.Random(seed).getstate())
     np.random.set_state(np.random.RandomState(seed % 2**32).get_state())
     try:
-        yield
+        with decimal.localcontext():
+            yield
     finally:
         random.setstate(python)
         np.random.set_state(numpy)

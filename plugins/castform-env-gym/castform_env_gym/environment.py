@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import decimal
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -54,7 +55,8 @@ class Gym(BaseEnv):
             answer = read_tagged_answer(answer or "")
         if answer is None:
             return {"correct": 0.0}
-        return {"correct": self._scorer.score_answer(answer, unpack(rollout.example_args["entry"]))}
+        with decimal.localcontext():
+            return {"correct": self._scorer.score_answer(answer, unpack(rollout.example_args["entry"]))}
 
     def gold(self, example: Example[Mapping[str, Any]]) -> str | None:
         """Return the right answer without its tags; None where the dataset gives none."""

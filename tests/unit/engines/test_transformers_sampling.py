@@ -44,7 +44,7 @@ def test_frequencies_follow_the_distribution() -> None:
 
 @settings(deadline=None, max_examples=60)
 @given(
-    st.lists(st.floats(-6, 6), min_size=2, max_size=12),
+    st.lists(st.floats(-6, 6, width=32), min_size=2, max_size=12),
     st.integers(0, 6),
     st.floats(0.05, 1.0),
     st.integers(0, 2**63 - 1),
