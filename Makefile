@@ -13,7 +13,7 @@ SEED ?= 0
 WORKERS ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: setup demo test test-fast test-real test-vllm test-pythons check format bench setup-vllm clean
+.PHONY: setup demo test test-fast test-installs test-real test-vllm test-pythons check format bench setup-vllm clean
 
 setup: $(STAMP)
 
@@ -31,11 +31,14 @@ demo: setup            ## real weights, a real training run, a verdict on held-o
 	$(BIN)/castform env list
 	$(BIN)/castform train --config examples/arith.toml --seed $(SEED)
 
-test: setup            ## everything that needs no real weights and no vLLM
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not real and not vllm and not gpu"
+test: setup            ## everything that needs no real weights, no packages from the registries and no vLLM
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not real and not installs and not vllm and not gpu"
 
 test-fast: setup       ## leaves out what takes tens of seconds
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not slow and not real and not vllm and not gpu"
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not slow and not real and not installs and not vllm and not gpu"
+
+test-installs: setup   ## builds virtual environments and installs real packages and servers into them
+	$(BIN)/python -m pytest -m installs
 
 test-real: setup       ## proofs on the real SmolLM2-135M
 	$(BIN)/castform model pull smollm2-135m
