@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 from benchmax.auth import ModelRequestContext
 from benchmax.envs.base.budgets import check_max_tool_calls, check_max_turns
 from benchmax.envs.base.conversation import Conversation
-from benchmax.envs.base.rollout import PROMPT_FIELD, BaseRollout, own_copy, read_payload
+from benchmax.envs.base.rollout import PROMPT_FIELD, BaseRollout, own_copy, read_messages, read_payload
 from benchmax.envs.base.tool_box import ToolBox
-from benchmax.envs.shared_types import Example, RolloutFailure, RolloutRequest
-from benchmax.envs.termination import describe_error, settle_termination_reason
+from benchmax.envs.reward_values import RewardMap
+from benchmax.envs.shared_types import Example, Message, RolloutFailure, RolloutRequest
+from benchmax.envs.termination import FINISHED, describe_error, settle_termination_reason
 
 if TYPE_CHECKING:
     from benchmax.envs.base.env import BaseEnv, Payload
@@ -83,7 +84,7 @@ class Attempt:
         try:
             tool_box = await self._open_tool_box()
             reason = await self._conversation.run(
-                self._env.model_client, context, request.model_auth, tool_box
+                self._env.model_client, context, request.model_auth, tool_box, self._next_messages
             )
         except RolloutFailure as failure:
             scorable = failure.termination_reason in self._env.scorable_termination_reasons
@@ -99,6 +100,15 @@ class Attempt:
             raise
         except (Exception, SystemExit) as error:  # the author's list_tools: a defect fails this rollout alone
             raise RolloutFailure("tool_error", f"list_tools: {describe_error(error)}") from error
+
+    async def _next_messages(self) -> list[Message]:
+        try:
+            so_far = self._so_far(FINISHED, rewards=None, error=None)
+            return read_messages(await _awaited(self._env.next_messages(so_far)) or ())
+        except RolloutFailure:
+            raise
+        except (Exception, SystemExit) as error:  # the author's hook: a defect fails this rollout alone
+            raise RolloutFailure("harness_error", f"next_messages: {describe_error(error)}") from error
 
     async def _score(self) -> None:
         rollout = self._ended()
@@ -116,10 +126,14 @@ class Attempt:
 
     def _end(self, reason: str, *, error: str | None) -> None:
         """Close the transcript; it waits for scores when the reason allows any and nothing went wrong."""
-        self._rollout = BaseRollout(
+        scorable = reason in self._env.scorable_termination_reasons and error is None
+        self._rollout = self._so_far(reason, rewards=None if scorable else {}, error=error)
+
+    def _so_far(self, reason: str, *, rewards: RewardMap | None, error: str | None) -> BaseRollout:
+        return BaseRollout(
             rollout_id=self._request.rollout_id,
             termination_reason=reason,
-            rewards=None if reason in self._env.scorable_termination_reasons and error is None else {},
+            rewards=rewards,
             error=error,
             messages=self._conversation.messages,
             example_args=self._example_args,

@@ -1,7 +1,8 @@
-"""The chat loop: ask the model, answer its tool calls, until something ends it."""
+"""The chat loop: ask the model, answer its tool calls or go on with the dialogue, until something ends it."""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,7 @@ from benchmax.auth import ModelAuth, ModelRequestContext
 from benchmax.envs.base.reply import Reply, read_reply
 from benchmax.envs.base.tool_box import ToolBox
 from benchmax.envs.model_client import ModelClient
-from benchmax.envs.shared_types import Messages, RolloutFailure
+from benchmax.envs.shared_types import Message, Messages, RolloutFailure
 from benchmax.envs.termination import FINISHED
 
 if TYPE_CHECKING:
@@ -31,9 +32,17 @@ class Conversation:
     """Calls answered so far."""
 
     async def run(
-        self, client: ModelClient, context: ModelRequestContext, auth: ModelAuth, tool_box: ToolBox
+        self,
+        client: ModelClient,
+        context: ModelRequestContext,
+        auth: ModelAuth,
+        tool_box: ToolBox,
+        next_messages: Callable[[], Awaitable[Sequence[Message]]],
     ) -> str:
-        """Talk until the end and return the termination reason. RolloutFailure says why there is none."""
+        """Talk until the end and return the termination reason. RolloutFailure says why there is none.
+
+        `next_messages` is asked what comes after a reply that is the last word; nothing: the end.
+        """
         for turn in range(self.max_turns):
             body: Mapping[str, Any] = {"model": context.model, "messages": list(self.messages)}
             if tool_box.definitions:
@@ -41,6 +50,9 @@ class Conversation:
             reply = read_reply(await client.complete(context, auth, body), turn=turn)
             self.messages.append(reply.message)
             ended = self._reason_to_stop(reply)
+            if ended == FINISHED and (more := await next_messages()):
+                self.messages.extend(more)
+                continue
             if ended is not None:
                 return ended
             await tool_box.answer_all(reply.tool_calls, into=self.messages)

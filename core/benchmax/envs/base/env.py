@@ -13,7 +13,7 @@ from benchmax.envs.base.rollout import BaseRollout
 from benchmax.envs.environment import Environment
 from benchmax.envs.model_client import CallLimits, ModelClient
 from benchmax.envs.reward_values import RewardMap
-from benchmax.envs.shared_types import Example, RolloutRequest, Tool
+from benchmax.envs.shared_types import Example, Message, RolloutRequest, Tool
 from benchmax.envs.tools import FunctionTool, bind_tools, call_function_tool
 
 Payload = Mapping[str, Any]
@@ -24,8 +24,9 @@ class BaseEnv(Environment[Payload, BaseRollout]):
     """Chats with the model, runs its tool calls, and asks `compute_reward` about the transcript.
 
     A subclass gives `create_dataset`, usually `compute_reward`, and tools in one of two
-    ways: a list of Python functions in `tools`, or `list_tools` with `run_tool`. Hooks
-    that raise cost their own rollout its score and no other.
+    ways: a list of Python functions in `tools`, or `list_tools` with `run_tool`. With
+    `next_messages` it talks on after a reply without calls. Hooks that raise cost their own
+    rollout its score and no other.
     """
 
     max_turns: int | None = None
@@ -73,6 +74,18 @@ class BaseEnv(Environment[Payload, BaseRollout]):
         return await call_function_tool(
             tool.function, arguments, in_thread=self.tool_timeout_seconds is not None
         )
+
+    async def next_messages(self, rollout: BaseRollout) -> Sequence[Message] | None:
+        """Return what the model hears next when a reply calls no tool; None (the default) ends the rollout.
+
+        This is how a dialogue goes on without tools: a game's next position, a simulated
+        user. `rollout` is the attempt as it would be scored if it ended here; its
+        `example_args` are this rollout's own, so what is kept there stays for the next
+        turn and for the reward. A message has a role other than assistant. Not asked after
+        a reply that was cut off. A hook that raises ends the rollout: RolloutFailure with
+        its reason, anything else as `harness_error`.
+        """
+        return None
 
     async def compute_reward(self, rollout: BaseRollout) -> RewardMap | None:
         """Return named reward components of a transcript that can be scored; None leaves it to the group."""

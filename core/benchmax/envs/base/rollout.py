@@ -38,9 +38,22 @@ def read_payload(payload: object) -> tuple[Messages, dict[str, Any]]:
         raise TypeError(f"{PROMPT_FIELD} must be a list of messages, not {type(prompt).__name__}")
     if not prompt:
         raise ValueError(f"{PROMPT_FIELD} must have at least one message")
-    messages = [_copied_message(index, message) for index, message in enumerate(prompt)]
+    messages = [_copied_message(f"{PROMPT_FIELD}[{index}]", message) for index, message in enumerate(prompt)]
     example_args = {key: own_copy(value) for key, value in payload.items() if key != PROMPT_FIELD}
     return messages, example_args
+
+
+def read_messages(messages: object) -> Messages:
+    """Return copies of what an environment says between two replies of the model.
+
+    TypeError: not a list of mappings. ValueError: a message without a role, or one in the model's name.
+    """
+    if not isinstance(messages, (list, tuple)):
+        raise TypeError(f"it must return a list of messages or None, not {type(messages).__name__}")
+    copied = [_copied_message(f"its message {place}", message) for place, message in enumerate(messages)]
+    if any(message["role"] == "assistant" for message in copied):
+        raise ValueError("it may not speak for the model: a message has the role assistant")
+    return copied
 
 
 def own_copy(value: Any) -> Any:  # Any: whatever a payload holds
@@ -54,9 +67,9 @@ def own_copy(value: Any) -> Any:  # Any: whatever a payload holds
     return copy.deepcopy(value)
 
 
-def _copied_message(index: int, message: object) -> Message:
+def _copied_message(what: str, message: object) -> Message:
     if not isinstance(message, Mapping):
-        raise TypeError(f"{PROMPT_FIELD}[{index}] must be a mapping, not {type(message).__name__}")
+        raise TypeError(f"{what} must be a mapping, not {type(message).__name__}")
     if not isinstance(message.get("role"), str):
-        raise ValueError(f"{PROMPT_FIELD}[{index}] must have a text role")
+        raise ValueError(f"{what} must have a text role")
     return {key: own_copy(value) for key, value in message.items()}
