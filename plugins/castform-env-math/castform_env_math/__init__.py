@@ -1,0 +1,3 @@
+"""Mathematics with one right answer, as castform environments."""
+
+__version__ = "0.1.0"
