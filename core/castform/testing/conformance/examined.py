@@ -1,0 +1,183 @@
+"""What the rules share: the environment, its examples, what was played already."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, TypeVar
+
+from benchmax.envs import Environment, Example
+from castform.certify.checks.isolation import check_isolation
+from castform.certify.checks.scripts import make_right, make_wrong, scores_groups
+from castform.certify.context import CheckContext
+from castform.environments import close_environment, load_examples
+from castform.gold import RENDERINGS, read_gold, unwrap_golds
+from castform.playback import Playback
+from castform.probes import ProbeReport
+from castform.probing import run_probes
+from castform.rollouts import RolloutGroup, Split
+from castform.scripted_replies import Script
+from castform.testing.conformance.other_process import OtherProcess, ask_other_process
+from castform.testing.conformance.rule import NotCheckedError
+from castform.testing.conformance.subject import Subject
+from castform.validation import Finding
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Options:
+    """How much is looked at."""
+
+    split: Split = "train"
+    """The split whose examples are played; both are loaded."""
+    examples: int = 8
+    """First so many of the split."""
+    scripts: int = 20
+    """Random replies that hypothesis makes up."""
+    weights: Mapping[str, float] = field(default_factory=dict)
+    seed: int = 0
+    timeout_seconds: float = 30.0
+    """Of one group."""
+
+
+class Examined:
+    """One environment under examination. What several rules need is made once, when first asked for."""
+
+    def __init__(self, subject: Subject, options: Options) -> None:
+        self.subject = subject
+        self.options = options
+        self.environment: Environment[Any, Any] = subject.environment
+        self.groups = 0
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run in an event loop of its own and close the environment's connections in it."""
+
+        async def closing() -> T:
+            try:
+                return await work
+            finally:
+                await close_environment(self.environment)
+
+        return asyncio.run(closing())
+
+    @cached_property
+    def examples(self) -> Sequence[Example[Any]]:
+        """The examples of the split that is played. Raises what `load_examples` raises."""
+        return self.run(self.load(self.options.split))
+
+    @cached_property
+    def other_split(self) -> Sequence[Example[Any]]:
+        """Examples of the other split; empty where it cannot be loaded."""
+        from castform.errors import CastformError
+
+        try:
+            return self.run(self.load("eval" if self.options.split == "train" else "train"))
+        except CastformError:
+            return ()
+
+    async def load(
+        self, split: Split, limit: int | None = None, *, environment: Environment[Any, Any] | None = None
+    ) -> list[Example[Any]]:
+        """Load examples anew."""
+        return await load_examples(
+            environment or self.environment,
+            split,
+            self.subject.base_dir,
+            limit=self.options.examples if limit is None else limit,
+        )
+
+    @cached_property
+    def golds(self) -> Mapping[str, Any]:
+        """Right answers by example id, without a form that all have. RuntimeError when `gold` raises."""
+        return unwrap_golds({e.id: read_gold(self.environment, e) for e in self.examples})
+
+    @cached_property
+    def probes(self) -> ProbeReport:
+        """What the right answer and every probe earned. RuntimeError when `gold` raises."""
+        return self.run(
+            run_probes(
+                self.environment,
+                self.examples,
+                split=self.options.split,
+                weights=self.options.weights,
+                seed=self.options.seed,
+                timeout_seconds=self.options.timeout_seconds,
+            )
+        )
+
+    @cached_property
+    def check_context(self) -> CheckContext:
+        """The same for the checks of a certification."""
+        return CheckContext(
+            environment=self.environment,
+            make_environment=self.subject.make,
+            base_dir=self.subject.base_dir,
+            examples={self.options.split: self.examples},
+            split=self.options.split,
+            golds=self.golds,
+            rendering=next(r for r in RENDERINGS if r.name == self.probes.rendering),
+            weights=self.options.weights,
+            seed=self.options.seed,
+            timeout_seconds=self.options.timeout_seconds,
+        )
+
+    @cached_property
+    def other_process(self) -> OtherProcess:
+        """What a fresh interpreter with another hash seed made of the environment."""
+        return ask_other_process(self.subject, self.options.split, self.options.examples)
+
+    @cached_property
+    def isolation(self) -> Sequence[Finding]:
+        """What the check of a certification finds of rollouts alone, beside others and after others."""
+        return self.run(check_isolation(self.need_context()))
+
+    @property
+    def scores_groups(self) -> bool:
+        """Whether rewards may depend on siblings."""
+        return scores_groups(self.environment)
+
+    def scripts(self, example: Example[Any]) -> list[Script]:
+        """Return the right answer where it is known, and two wrong ones."""
+        right = make_right(self.check_context, example)
+        return [*([] if right is None else [right]), *make_wrong(self.check_context, example)]
+
+    async def play(
+        self,
+        playback: Playback,
+        example: Example[Any],
+        scripts: Sequence[Script],
+        *,
+        environment: Environment[Any, Any] | None = None,
+        timeout_seconds: float | None = None,
+    ) -> RolloutGroup:
+        """Run one group, a sibling a script."""
+        self.groups += 1
+        return await playback.play(
+            environment or self.environment,
+            example,
+            scripts,
+            group_id=f"conformance-{self.groups}",
+            split=self.options.split,
+            weights=self.options.weights,
+            timeout_seconds=timeout_seconds or self.options.timeout_seconds,
+        )
+
+    def need_examples(self) -> Sequence[Example[Any]]:
+        """Return the examples. NotCheckedError where they cannot be loaded, which `loads` reports."""
+        from castform.errors import CastformError
+
+        try:
+            return self.examples
+        except CastformError as error:
+            raise NotCheckedError("the examples cannot be loaded (rule loads)") from error
+
+    def need_context(self) -> CheckContext:
+        """Return what checks need. NotCheckedError where `gold` raises, which `gold_is_paid` reports."""
+        self.need_examples()
+        try:
+            return self.check_context
+        except RuntimeError as error:
+            raise NotCheckedError("gold() raises (rule gold_is_paid)") from error

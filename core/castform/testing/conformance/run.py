@@ -1,0 +1,199 @@
+"""Check an environment against the rules."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import warnings
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from benchmax.envs.termination import describe_error
+from castform.errors import CastformError, UsageError
+from castform.plugins.names import suggest_names
+from castform.rollouts import Split
+from castform.testing.conformance.examined import Examined, Options
+from castform.testing.conformance.rule import (
+    Breach,
+    ConformanceReport,
+    NotCheckedError,
+    Rule,
+    RuleResult,
+)
+from castform.testing.conformance.rules import RULES
+from castform.testing.conformance.subject import Examinable, open_subject
+
+
+class NotCheckedWarning(UserWarning):
+    """Some rules could not be checked on an environment that otherwise conforms."""
+
+
+def assert_conforms(
+    environment_or_id: Examinable,
+    *,
+    args: Mapping[str, Any] | None = None,
+    base_dir: Path | None = None,
+    split: Split = "train",
+    examples: int = 8,
+    scripts: int = 20,
+    weights: Mapping[str, float] | None = None,
+    seed: int = 0,
+    timeout_seconds: float = 30.0,
+    only: Collection[str] | None = None,
+    accept: Mapping[str, str] | None = None,
+) -> ConformanceReport:
+    """Check that an environment keeps every rule, without a network, a key or a model.
+
+    `environment_or_id` is an id, a path to a file, an environment, or a class or function that
+    makes one; `args` are its arguments. The first `examples` of `split` are played, and `scripts`
+    random reply scripts. `only` names the rules to check; `accept` maps a rule that may be broken
+    to the reason why. Call it from a plain test, not an async one.
+
+    AssertionError: rules are broken; it names each one, an example, and the way out. What could
+    not be checked is in the report and in a NotCheckedWarning. UsageError for a rule that does not
+    exist; and what `castform.plugins.load_environment` raises.
+    """
+    report = check_conformance(
+        environment_or_id,
+        args=args,
+        base_dir=base_dir,
+        split=split,
+        examples=examples,
+        scripts=scripts,
+        weights=weights,
+        seed=seed,
+        timeout_seconds=timeout_seconds,
+        only=only,
+        accept=accept,
+    )
+    if report.broken:
+        raise AssertionError(report.describe())
+    if report.not_checked:
+        warnings.warn(NotCheckedWarning(report.describe()), stacklevel=2)
+    return report
+
+
+def check_conformance(
+    environment_or_id: Examinable,
+    *,
+    args: Mapping[str, Any] | None = None,
+    base_dir: Path | None = None,
+    split: Split = "train",
+    examples: int = 8,
+    scripts: int = 20,
+    weights: Mapping[str, float] | None = None,
+    seed: int = 0,
+    timeout_seconds: float = 30.0,
+    only: Collection[str] | None = None,
+    accept: Mapping[str, str] | None = None,
+) -> ConformanceReport:
+    """Return what came of every rule; arguments and errors as in `assert_conforms`, broken rules aside."""
+    rules = choose_rules(only)
+    choose_rules(accept)
+    began = time.perf_counter()
+    with examine(
+        environment_or_id,
+        args=args,
+        base_dir=base_dir,
+        split=split,
+        examples=examples,
+        scripts=scripts,
+        weights=weights,
+        seed=seed,
+        timeout_seconds=timeout_seconds,
+    ) as examined:
+        results = [check_rule(rule, examined, accept or {}) for rule in rules]
+    return ConformanceReport(
+        environment=examined.subject.name, results=tuple(results), seconds=time.perf_counter() - began
+    )
+
+
+@contextmanager
+def examine(
+    environment_or_id: Examinable,
+    *,
+    args: Mapping[str, Any] | None = None,
+    base_dir: Path | None = None,
+    split: Split = "train",
+    examples: int = 8,
+    scripts: int = 20,
+    weights: Mapping[str, float] | None = None,
+    seed: int = 0,
+    timeout_seconds: float = 30.0,
+) -> Iterator[Examined]:
+    """Load an environment for `check_rule`; arguments and errors as in `assert_conforms`."""
+    _check_no_loop()
+    with quiet_logs():
+        yield Examined(
+            open_subject(environment_or_id, args, base_dir),
+            Options(
+                split=split,
+                examples=examples,
+                scripts=scripts,
+                weights=dict(weights or {}),
+                seed=seed,
+                timeout_seconds=timeout_seconds,
+            ),
+        )
+
+
+@contextmanager
+def quiet_logs() -> Iterator[None]:
+    """Keep what the hosts log about failed rollouts to themselves: most are made to fail here."""
+    loggers = [logging.getLogger(name) for name in ("benchmax", "castform")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+
+
+def check_rule(rule: Rule, examined: Examined, accept: Mapping[str, str]) -> RuleResult:
+    """Check one rule. Whatever it raises is a result too."""
+    began = time.perf_counter()
+
+    def result(**fields: Any) -> RuleResult:  # Any: the fields of RuleResult
+        return RuleResult(rule=rule.name, seconds=time.perf_counter() - began, **fields)
+
+    try:
+        breaches = rule.check(examined)
+    except NotCheckedError as reason:
+        return result(state="not_checked", reason=str(reason))
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - the author's code
+        hint = error.hint if isinstance(error, CastformError) and error.hint else "see the exception"
+        breaches = [Breach(message=f"the environment raised {describe_error(error)}", way_out=hint)]
+    if not breaches:
+        return result(state="held")
+    if rule.name in accept:
+        return result(state="accepted", breaches=breaches, reason=accept[rule.name])
+    return result(state="broken", breaches=breaches)
+
+
+def choose_rules(names: Collection[str] | None) -> list[Rule]:
+    """Return the rules of these names, all for None. UsageError for a name that does not exist."""
+    known = [rule.name for rule in RULES]
+    for name in names or ():
+        if name not in known:
+            close = suggest_names(name, known)
+            raise UsageError(
+                f"there is no rule called {name!r}",
+                hint=f"did you mean {close[0]!r}?" if close else f"there are {', '.join(known)}",
+            )
+    return [rule for rule in RULES if names is None or rule.name in names]
+
+
+def _check_no_loop() -> None:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise UsageError(
+        "the conformance suite runs event loops of its own and cannot run inside one",
+        hint="call it from a plain function: `def test_…`, not `async def test_…`",
+    )
