@@ -23,7 +23,7 @@ from benchmax.rewards import (
 from benchmax.rewards.answers.expressions import is_wordless
 from benchmax.rewards.answers.matching import infer_kind
 from benchmax.rewards.answers.plain import canonical
-from benchmax.rewards.answers.reading import last_box, without_thinking
+from benchmax.rewards.answers.reading import BOX, last_box, without_thinking
 
 Style = Literal["tags", "boxed"]
 
@@ -49,8 +49,11 @@ def read_placed_answer(text: str, style: Style) -> str | None:
     """Return the answer in its place outside of thinking; None unless there is exactly one, with content."""
     shown = without_thinking(text)
     if style == "tags":
-        return read_tagged_answer(shown)
-    box = last_box(shown) if shown.count("\\boxed{") == 1 else None
+        answer = read_tagged_answer(shown)
+        if answer is None or not answer.startswith(BOX):
+            return answer
+        shown = answer  # a box in the tags: what it holds
+    box = last_box(shown) if shown.count(BOX) == 1 else None
     return (box or "").strip() or None
 
 

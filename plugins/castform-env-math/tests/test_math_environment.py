@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,13 @@ async def test_a_group_is_scored_reply_by_reply() -> None:
         (0, 0),
         (0, 0),
     ]
+
+
+@pytest.mark.parametrize("id", MADE)
+def test_it_can_be_sent_to_another_process(id: str) -> None:
+    environment = load(id, level=3)
+    copy = pickle.loads(pickle.dumps(environment))
+    assert examples(copy, count=5) == examples(environment, count=5)
 
 
 def test_sizes_are_limits() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import operator
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
+from functools import partial
 from math import gcd
 
 from castform_env_math.problems import Kind, Numbers, Operation, Problem
@@ -17,23 +19,21 @@ def _shown(value: Fraction) -> str:
     return str(value.numerator) if value.denominator == 1 else f"{value.numerator}/{value.denominator}"
 
 
-def _write(sign: str, result: Callable[[Fraction, Fraction], Fraction]) -> Callable[..., Problem]:
-    def write(rng: random.Random, numbers: Numbers) -> Problem:
-        a, b, c, d = numbers
-        value = result(Fraction(a, b), Fraction(c, d))
-        asked = f"({a}/{b}) / ({c}/{d})" if sign == "/" else f"{a}/{b} {sign} {c}/{d}"
-        working = f"{asked} = {_shown(value)}"
-        return Problem(
-            kind=_NAME, text=rng.choice(_ASKED).format(asked), answer=_shown(value), working=working
-        )
-
-    return write
+_RESULTS = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv}
 
 
-_write_sum = _write("+", lambda one, other: one + other)
-_write_difference = _write("-", lambda one, other: one - other)
-_write_product = _write("*", lambda one, other: one * other)
-_write_quotient = _write("/", lambda one, other: one / other)
+def _write(sign: str, rng: random.Random, numbers: Numbers) -> Problem:
+    a, b, c, d = numbers
+    answer = _shown(_RESULTS[sign](Fraction(a, b), Fraction(c, d)))
+    asked = f"({a}/{b}) / ({c}/{d})" if sign == "/" else f"{a}/{b} {sign} {c}/{d}"
+    text = rng.choice(_ASKED).format(asked)
+    return Problem(kind=_NAME, text=text, answer=answer, working=f"{asked} = {answer}")
+
+
+_write_sum = partial(_write, "+")
+_write_difference = partial(_write, "-")
+_write_product = partial(_write, "*")
+_write_quotient = partial(_write, "/")
 
 
 def _proper(most: int) -> list[tuple[int, int]]:
