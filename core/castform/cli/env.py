@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -11,11 +12,35 @@ from castform.cli.output import print_clashes, print_json, print_note, print_tab
 if TYPE_CHECKING:
     from castform.certify.certificates import CertificateState
 
+LATE: dict[str, tuple[str, str, str, str]] = {
+    "new": ("castform.cli.env_new", "add_arguments", "run", "write a new plugin from a template"),
+    "check": (
+        "castform.cli.env_check",
+        "add_arguments",
+        "run",
+        "build a plugin, install it elsewhere and hold it to the rules",
+    ),
+    "certify": (
+        "castform.cli.certify",
+        "add_arguments",
+        "run",
+        "say whether an environment can be gamed, and why",
+    ),
+    "install": ("castform.cli.env_install", "add_install_arguments", "install", "install a plugin"),
+    "remove": (
+        "castform.cli.env_install",
+        "add_remove_arguments",
+        "remove",
+        "remove a plugin that is installed isolated",
+    ),
+}
+"""Actions whose module is imported when they are asked for: module, what declares, what runs, one line."""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare `list`, `show` and `certify`."""
+    """Declare the actions."""
     commands = parser.add_subparsers(
-        dest="action", required=True, metavar="list|show|certify", prog=parser.prog
+        dest="action", required=True, metavar="|".join(("list", "show", *LATE)), prog=parser.prog
     )
     listing = commands.add_parser("list", help="list plugins, or the environments of one")
     listing.add_argument("plugin", nargs="?", help="load this plugin and list its environments")
@@ -31,8 +56,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="an argument of the environment",
     )
     show.add_argument("--json", action="store_true", help="JSON on stdout")
-    certifying = commands.add_parser("certify", help="say whether an environment can be gamed, and why")
-    for command in (listing, show, certifying):  # hints end with "-v shows the traceback": anywhere will do
+    late = {name: commands.add_parser(name, help=summary) for name, (_, _, _, summary) in LATE.items()}
+    for command in (
+        listing,
+        show,
+        *late.values(),
+    ):  # hints end with "-v shows the traceback": anywhere will do
         command.add_argument(
             "-v",
             "--verbose",
@@ -40,17 +69,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             default=argparse.SUPPRESS,
             help="show logs and tracebacks",
         )
-    _add_late(certifying)
+    for name, command in late.items():
+        _add_late(command, name)
 
 
-def _add_late(parser: argparse.ArgumentParser) -> None:
-    """Declare certify's arguments when its words are parsed: listing need not import them."""
+def _add_late(parser: argparse.ArgumentParser, action: str) -> None:
+    """Declare an action's arguments when its words are parsed: listing need not import them."""
     parse = parser.parse_known_args
 
     def parse_with_arguments(*args: Any, **options: Any) -> Any:  # argparse's own signature
-        from castform.cli import certify
-
-        certify.add_arguments(parser)
+        module, declare, _, _ = LATE[action]
+        getattr(importlib.import_module(module), declare)(parser)
         return parse(*args, **options)
 
     parser.parse_known_args = parse_with_arguments  # type: ignore[method-assign]  # argparse has no other seam
@@ -62,10 +91,9 @@ def run(args: argparse.Namespace) -> int:
         from castform.cli.env_show import show_environment
 
         return show_environment(args.id, args.arg, as_json=args.json)
-    if args.action == "certify":
-        from castform.cli import certify
-
-        return certify.run(args)
+    if args.action in LATE:
+        module, _, function, _ = LATE[args.action]
+        return int(getattr(importlib.import_module(module), function)(args))
     if args.plugin:
         return _list_environments(args.plugin, as_json=args.json)
     return _list_plugins(as_json=args.json)
@@ -74,9 +102,12 @@ def run(args: argparse.Namespace) -> int:
 def _list_plugins(*, as_json: bool) -> int:
     """Read metadata and certificates only: no plugin is imported."""
     from castform.certify.certificates import list_made_here, read_states, summarize_states
+    from castform.isolation.store import add_isolated
     from castform.plugins.catalog import allowed_names, find_clashes, is_core, list_installed, select_allowed
 
-    entries = [e for e in select_allowed(list_installed(), allowed_names()) if not is_core(e)]
+    listing = add_isolated(list_installed())
+    entries = [e for e in select_allowed(listing.entries, allowed_names()) if not is_core(e)]
+    isolated = {id(e) for e in listing.isolated}
     made_here = list_made_here()
     states = {entry.path + entry.name: read_states(entry, made_here) for entry in entries}
     if as_json:
@@ -87,6 +118,7 @@ def _list_plugins(*, as_json: bool) -> int:
                     "summary": e.summary,
                     "distribution": e.distribution,
                     "version": e.version,
+                    "isolated": id(e) in isolated,
                     "certificates": _plain_states(states[e.path + e.name]),
                 }
                 for e in entries
@@ -96,12 +128,22 @@ def _list_plugins(*, as_json: bool) -> int:
         print_table(
             ["PLUGIN", "SUMMARY", "DISTRIBUTION", "VERSION", "CERTIFICATE"],
             [
-                [e.name, e.summary, e.distribution, e.version, summarize_states(states[e.path + e.name])]
+                [
+                    e.name,
+                    e.summary,
+                    e.distribution,
+                    f"{e.version} (isolated)" if id(e) in isolated else e.version,
+                    summarize_states(states[e.path + e.name]),
+                ]
                 for e in entries
             ],
         )
     else:
         print_note("no plugin is installed; they come with `pip install castform-env-<name>`")
+    for e in select_allowed(listing.replaced, allowed_names()):
+        print_note(
+            f"{e.name} {e.version} of {e.distribution} is installed here too; the isolated one is used"
+        )
     print_clashes(find_clashes(entries))
     return 0
 

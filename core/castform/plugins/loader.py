@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from packaging.requirements import InvalidRequirement, Requirement
 
 from castform import __version__
+from castform.isolation.store import Listing, add_isolated
 from castform.plugins.catalog import (
     CORE,
     CatalogEntry,
@@ -44,6 +45,8 @@ class InstalledEntryPoint:
     """A catalog entry that can be loaded."""
 
     entry: CatalogEntry
+    isolated: bool = False
+    """It is installed in an environment of its own: nothing of it is imported here."""
 
     @property
     def name(self) -> str:
@@ -62,20 +65,32 @@ class InstalledEntryPoint:
         return self.entry.module
 
     def load(self) -> Plugin:
-        """Check the version range, import the module and register its hooks."""
+        """Check the version range, import the module and register its hooks.
+
+        Of an isolated plugin the environments that it registered when it was installed are known.
+        """
         check_castform_version(self.entry)
         name = normalize_name(self.entry.name)
+        if self.isolated:
+            from castform.isolation.installed import load_isolated
+
+            return load_isolated(self.entry)
         module = _import_plugin(self.entry, name)
         return Plugin(name=name, entry=self.entry, manager=register_hooks(self.entry, name, module))
 
 
 def load_registry(path: Sequence[str] | None = None) -> Registry[Plugin]:
-    """Return a registry of what is installed and allowed. Reads metadata, imports no plugin."""
+    """Return a registry of what is installed and allowed. Reads metadata, imports no plugin.
+
+    Without `path` that includes what is installed isolated, which comes before the same distribution here.
+    """
     allowed = allowed_names()
-    entries = [e for e in list_installed(path) if normalize_name(e.name) != CORE or is_core(e)]
+    listing = add_isolated(list_installed(path)) if path is None else Listing(list_installed(path), [], [])
+    isolated = {id(entry) for entry in listing.isolated}
+    entries = [e for e in listing.entries if normalize_name(e.name) != CORE or is_core(e)]
     if not any(is_core(e) for e in entries):
         entries.append(BUILTIN)
-    points = [InstalledEntryPoint(entry=e) for e in entries]
+    points = [InstalledEntryPoint(entry=e, isolated=id(e) in isolated) for e in entries]
     return Registry(points, allowed=None if allowed is None else allowed | {CORE})
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import pluggy
 
@@ -25,6 +25,9 @@ from castform.plugins.specs import (
     SpecError,
     ToolSpec,
 )
+
+if TYPE_CHECKING:
+    from castform.workers.interpreter import Interpreter
 
 S = TypeVar("S", bound=Spec)
 
@@ -48,6 +51,8 @@ class Plugin:
     """Normal form."""
     entry: CatalogEntry
     manager: pluggy.PluginManager = field(repr=False)
+    interpreter: Interpreter | None = None
+    """Set for a plugin that is installed isolated: its environments run there, and it has nothing else."""
 
     def specs(self, kind: type[S]) -> dict[str, S]:
         """Return what the plugin registers of one kind, by name in normal form.
@@ -71,6 +76,11 @@ class Plugin:
         """
         specs = self.specs(kind)
         what = kind.kind
+        if self.interpreter is not None and kind is not EnvironmentSpec:
+            raise UsageError(
+                f"plugin {self.name!r} is installed isolated, so its {what}s cannot be used in other environments",
+                hint=f"install it here instead: castform env install {self.entry.distribution}",
+            )
         if not specs:
             raise UsageError(
                 f"plugin {self.name!r} has no {what}",

@@ -1,0 +1,94 @@
+"""From a plugin's name to the environment that it is installed in alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from castform.errors import MissingError
+from castform.isolation.build import worker_environ
+from castform.isolation.install import is_usable
+from castform.isolation.runtime_wheel import link_runtime
+from castform.isolation.store import IsolatedRecord, list_records
+from castform.plugins.catalog import CatalogEntry
+from castform.plugins.names import normalize_name
+from castform.plugins.plugin import Plugin
+from castform.plugins.registration import register_hooks
+from castform.plugins.specs import EnvironmentSpec
+from castform.workers.interpreter import Interpreter
+
+
+@dataclass(frozen=True, kw_only=True)
+class IsolatedPlugin:
+    """A plugin whose environments run in another interpreter."""
+
+    name: str
+    """Normal form."""
+    entry: CatalogEntry
+    record: IsolatedRecord
+    interpreter: Interpreter
+
+
+def find_isolated(plugin_name: str) -> IsolatedPlugin | None:
+    """Return a plugin by name when it is installed isolated.
+
+    Raises MissingError when it is and its environment is no longer whole.
+    """
+    name = normalize_name(plugin_name)
+    for record in list_records():
+        for entry in record.entries():
+            if normalize_name(entry.name) == name:
+                interpreter = make_interpreter(record)
+                return IsolatedPlugin(name=name, entry=entry, record=record, interpreter=interpreter)
+    return None
+
+
+def load_isolated(entry: CatalogEntry) -> Plugin:
+    """Return a plugin that is installed isolated, without importing a line of it.
+
+    Its environments are those that it registered when it was installed. Raises MissingError when
+    its environment is no longer whole.
+    """
+    name = normalize_name(entry.name)
+    record = next(
+        (r for r in list_records() if normalize_name(r.distribution) == normalize_name(entry.distribution)),
+        None,
+    )
+    if record is None or name not in record.plugins:
+        raise MissingError(f"{entry.distribution} is not installed isolated any more")
+    return Plugin(
+        name=name,
+        entry=entry,
+        manager=register_hooks(entry, name, _make_hooks(record, name)),
+        interpreter=make_interpreter(record),
+    )
+
+
+def make_interpreter(record: IsolatedRecord) -> Interpreter:
+    """Return the interpreter of an isolated environment. Raises MissingError when it is not whole."""
+    if not is_usable(record):
+        raise MissingError(
+            f"the environment of {record.distribution} {record.version} is no longer whole: {record.folder}",
+            hint=f"castform env install '{record.distribution}=={record.version}' --isolated",
+        )
+    return Interpreter(
+        python=Path(record.python_path()), env=worker_environ(Path(record.folder), link_runtime())
+    )
+
+
+def _make_hooks(record: IsolatedRecord, plugin_name: str) -> Any:  # anything with hook methods
+    """Return hooks that register the environments that the plugin registers in its own environment."""
+    from castform.plugins.builtin import hookimpl
+
+    specs = [
+        EnvironmentSpec(**{**spec, "requires": tuple(spec["requires"]), "tags": tuple(spec["tags"])})
+        for spec in record.plugins[plugin_name]["registers"]["environment"]
+    ]
+
+    @hookimpl
+    def register_environments() -> list[EnvironmentSpec]:
+        return specs
+
+    return SimpleNamespace(register_environments=register_environments)

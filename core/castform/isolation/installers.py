@@ -1,0 +1,123 @@
+"""The programs that resolve and install: uv where it is, else pip."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from castform.errors import MissingError, RunFailedError, UsageError
+
+ResolverName = Literal["auto", "uv", "pip"]
+TIMEOUT_SECONDS = 1800.0
+_CONFLICTS = ("ResolutionImpossible", "conflicting dependencies", "No solution found", "unsatisfiable")
+
+
+class ConflictError(MissingError):
+    """Requirements that no set of versions meets."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sources:
+    """Where distributions come from, beside what pip's or uv's own settings say."""
+
+    wheels: Path | None = None
+    """A folder with wheels that are used too."""
+    offline: bool = False
+    """Use that folder and nothing else."""
+
+    def options(self) -> list[str]:
+        """Return the options that pip and uv share."""
+        found = [] if self.wheels is None else ["--find-links", str(self.wheels)]
+        return [*found, *(["--no-index"] if self.offline else [])]
+
+
+def choose_resolver(wanted: ResolverName) -> Literal["uv", "pip"]:
+    """Return uv when it is on the path (or is wanted), else pip. Raises MissingError when there is neither."""
+    has_uv = shutil.which("uv") is not None
+    if wanted == "uv" and not has_uv:
+        raise MissingError("uv is not installed", hint="pip install uv, or leave --resolver out")
+    if wanted in ("auto", "uv") and has_uv:
+        return "uv"
+    if importlib.util.find_spec("pip") is None:
+        raise MissingError(
+            "neither uv nor pip is here to install with", hint=f"{sys.executable} -m ensurepip, or install uv"
+        )
+    return "pip"
+
+
+def run_pip(words: Sequence[str], *, doing: str, python: Path | None = None) -> None:
+    """Run this environment's pip, for another environment when `python` is its interpreter.
+
+    Raises ConflictError when requirements contradict each other, MissingError for all else that pip
+    cannot do, RunFailedError when it does not end.
+    """
+    target = [] if python is None else ["--python", str(python)]
+    _run(
+        [
+            sys.executable,
+            "-m",
+            "pip",
+            *target,
+            *words,
+            "--no-input",
+            "--disable-pip-version-check",
+            "--quiet",
+        ],
+        "pip",
+        doing,
+    )
+
+
+def run_uv(words: Sequence[str], *, doing: str) -> None:
+    """Run uv; raises as `run_pip` does."""
+    program = shutil.which("uv")
+    if program is None:
+        raise MissingError("uv is not installed", hint="pip install uv, or leave --resolver out")
+    _run([program, *words, "--quiet", "--no-progress"], "uv", doing)
+
+
+def check_wheels(sources: Sources) -> None:
+    """Raise UsageError for a folder of wheels that is none."""
+    if sources.wheels is not None and not sources.wheels.is_dir():
+        raise UsageError(f"{sources.wheels} is not a folder", hint="--wheels names a folder of wheels")
+    if sources.offline and sources.wheels is None:
+        raise UsageError("--offline needs --wheels DIR", hint="a folder that has every wheel that is needed")
+
+
+def _run(command: Sequence[str], program: str, doing: str) -> None:
+    from castform.bundles.bounded_process import run_bounded
+
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    with tempfile.TemporaryDirectory() as place:
+        done = run_bounded(command, cwd=Path(place), env=environ, timeout_seconds=TIMEOUT_SECONDS)
+    if done.ending != "exit":
+        raise RunFailedError(f"{doing}: {program} {done.describe()}")
+    if done.code != 0:
+        conflict = any(word in done.output for word in _CONFLICTS)
+        raise (ConflictError if conflict else MissingError)(
+            f"{doing}: {program} cannot: {_reason(done.output)}",
+            hint="check names and versions, and that the package index can be reached"
+            " (--offline --wheels DIR needs none)",
+        )
+
+
+def _reason(output: str) -> str:
+    """Return the lines of an output that say why."""
+    from castform.bundles.own_venv import hide_passwords
+
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    told = [line for line in lines if not line.startswith(("WARNING:", "[notice]"))]
+    errors = [line.removeprefix("ERROR: ") for line in told if line.startswith("ERROR")]
+    causes = [line for line in told if "depends on" in line or "requested" in line.lower()]
+    if errors and any(word in " ".join(errors) for word in _CONFLICTS):
+        chosen = causes[:4] or errors
+    else:
+        chosen = errors or told[-6:]
+    return hide_passwords("; ".join(dict.fromkeys(chosen))) or "it says nothing"

@@ -1,0 +1,103 @@
+"""What a plugin's own environment gets of castform: the running code, linked, and a wheel that says so.
+
+The plugin requires `castform`, so a resolver must see that distribution; its wheel here has metadata
+alone. The code is found through a folder of links to the packages that run in this process, so worker
+and host are never of different versions, and an edit needs no new environment.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import importlib
+import os
+import zipfile
+from importlib import metadata
+from pathlib import Path
+from typing import Literal
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from castform import __version__
+from castform.errors import MissingError
+from castform.isolation.store import isolated_folder
+
+Runtime = Literal["full", "minimal"]
+"""full: all that benchmax offers an author works; minimal: what a worker needs alone."""
+
+PACKAGES = ("benchmax", "castform")
+HOST_ONLY = frozenset({"rich", "sqlalchemy"})
+"""What the command line and the run store need, and no plugin."""
+WORKER_NEEDS = frozenset({"aiohttp", "packaging", "pluggy"})
+"""What `benchmax.envs`, `castform.plugins` and `castform.workers` import."""
+_EPOCH = (2020, 1, 1, 0, 0, 0)
+"""Of every file in the wheel: the same metadata is the same wheel."""
+
+
+def list_runtime_requirements(runtime: Runtime) -> list[str]:
+    """Return what the castform of an isolated environment requires, extras included, as written."""
+    kept = []
+    for text in metadata.requires("castform") or []:
+        requirement = Requirement(text)
+        name = canonicalize_name(requirement.name)
+        if _is_of_extra(requirement) or name in WORKER_NEEDS or (runtime == "full" and name not in HOST_ONLY):
+            kept.append(text)
+    return kept
+
+
+def write_runtime_wheel(folder: Path, runtime: Runtime) -> Path:
+    """Write the wheel of `castform` for isolated environments into a folder and return its path."""
+    info = f"castform-{__version__}.dist-info"
+    extras = metadata.metadata("castform").get_all("Provides-Extra") or []
+    headers = [
+        "Metadata-Version: 2.4",
+        "Name: castform",
+        f"Version: {__version__}",
+        "Summary: The castform that runs this environment's workers, linked",
+        *(f"Provides-Extra: {extra}" for extra in extras),
+        *(f"Requires-Dist: {text}" for text in list_runtime_requirements(runtime)),
+    ]
+    files = {
+        f"{info}/METADATA": "\n".join(headers) + "\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: castform\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    record = [f"{name},sha256={_digest(text)},{len(text.encode())}" for name, text in files.items()]
+    files[f"{info}/RECORD"] = "\n".join([*record, f"{info}/RECORD,,"]) + "\n"
+    path = folder / f"castform-{__version__}-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as wheel:
+        for name, text in files.items():
+            wheel.writestr(zipfile.ZipInfo(name, _EPOCH), text)
+    return path
+
+
+def link_runtime() -> Path:
+    """Return a folder with links to the running `benchmax` and `castform` and nothing else."""
+    places = {name: _package_folder(name) for name in PACKAGES}
+    digest = hashlib.sha256("\n".join(map(str, places.values())).encode()).hexdigest()[:16]
+    folder = Path(isolated_folder()) / "runtime" / digest
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, place in places.items():
+        link = folder / name
+        if link.is_symlink() and link.readlink() == place:
+            continue
+        temporary = folder / f".{name}-{os.getpid()}"
+        temporary.unlink(missing_ok=True)
+        temporary.symlink_to(place)
+        temporary.replace(link)
+    return folder
+
+
+def _package_folder(name: str) -> Path:
+    file = importlib.import_module(name).__file__
+    if file is None:
+        raise MissingError(f"{name} has no files here", hint="install castform again")
+    return Path(file).resolve().parent
+
+
+def _is_of_extra(requirement: Requirement) -> bool:
+    return requirement.marker is not None and not requirement.marker.evaluate({"extra": ""})
+
+
+def _digest(text: str) -> str:
+    return base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=").decode()
