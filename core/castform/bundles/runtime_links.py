@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterable
 from importlib import metadata
 from pathlib import Path
 
@@ -19,18 +20,24 @@ def runtime_entries() -> dict[str, Path]:
     They are linked, not installed: it takes no network and no time, works from a checkout
     as from an installation, and shows nothing else of this environment.
     """
-    entries: dict[str, Path] = {}
-    for name in sorted(runtime_distributions()):
-        distribution = metadata.distribution(name)
-        for top in {file.parts[0] for file in distribution.files or ()}:
-            place = Path(str(distribution.locate_file(top)))
-            if top not in _NO_MODULES and place.suffix != ".pth" and place.exists():
-                entries[top] = place.resolve()
+    entries = distribution_entries(runtime_distributions())
     for package in _PACKAGES:
         file = importlib.import_module(package).__file__
         if file is None:
             raise MissingError(f"{package} has no files here", hint="install castform again")
         entries[package] = Path(file).resolve().parent
+    return entries
+
+
+def distribution_entries(names: Iterable[str]) -> dict[str, Path]:
+    """Return name and place of every top-level file and folder of these distributions, as they are installed here."""
+    entries: dict[str, Path] = {}
+    for name in sorted(names):
+        distribution = metadata.distribution(name)
+        for top in {file.parts[0] for file in distribution.files or ()}:
+            place = Path(str(distribution.locate_file(top)))
+            if top not in _NO_MODULES and place.suffix != ".pth" and place.exists():
+                entries[top] = place.resolve()
     return entries
 
 

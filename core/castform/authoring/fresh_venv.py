@@ -1,0 +1,196 @@
+"""A virtual environment that holds castform, one plugin and what the plugin declares."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+import venv
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from email.parser import HeaderParser
+from importlib import metadata
+from pathlib import Path
+from zipfile import ZipFile
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from castform.bundles.bounded_process import Finished, run_bounded
+from castform.bundles.own_venv import hide_passwords
+from castform.bundles.runtime_links import distribution_entries, runtime_entries, runtime_versions
+from castform.errors import MissingError, RunFailedError
+from castform.plugins.catalog import CORE
+
+INSTALL_TIMEOUT_SECONDS = 900.0
+TEST_EXTRA = "test"
+"""castform's own extra with which plugins are tested."""
+_DROPPED = ("CASTFORM_PLUGINS", "CASTFORM_HOME", "VIRTUAL_ENV")
+
+
+class ConflictError(RunFailedError):
+    """A plugin and castform cannot have what both need in one environment."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FreshVenv:
+    """A new virtual environment. castform and what it needs are linked into it, not installed."""
+
+    folder: Path
+    python: Path
+    tools: Path
+    """Links to pytest and what else tests are run with. On the path of tests only: a plugin that imports one
+    of them without declaring it is found out."""
+
+    def environ(self, *, with_tools: bool = False) -> dict[str, str]:
+        """Return the environment variables of a process in it."""
+        kept = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith("PYTHON") and name not in _DROPPED
+        }
+        kept["PATH"] = os.pathsep.join([str(self.python.parent), kept.get("PATH", os.defpath)])
+        kept["CASTFORM_HOME"] = str(self.folder / "castform-home")
+        if with_tools:
+            kept["PYTHONPATH"] = str(self.tools)
+        return kept
+
+    def run(
+        self, words: Sequence[str], *, cwd: Path, timeout_seconds: float, with_tools: bool = False
+    ) -> Finished:
+        """Run its Python; what lies in `cwd` is not importable by that."""
+        return run_bounded(
+            [str(self.python), "-P", *words],
+            cwd=cwd,
+            env=self.environ(with_tools=with_tools),
+            timeout_seconds=timeout_seconds,
+        )
+
+
+def make_fresh_venv(folder: Path) -> FreshVenv:
+    """Make a virtual environment of this Python at `folder`, which does not exist yet."""
+    has_pip = importlib.util.find_spec("pip") is not None
+    venv.EnvBuilder(symlinks=True, with_pip=not has_pip).create(folder)
+    runtime, tools = folder / "castform-runtime", folder / "castform-test-tools"
+    linked = runtime_entries()
+    _link(linked, runtime)
+    _link({name: place for name, place in _tool_entries().items() if name not in linked}, tools)
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    (folder / "lib" / version / "site-packages" / "castform-runtime.pth").write_text(
+        f"{runtime}\n", encoding="utf-8"
+    )
+    return FreshVenv(folder=folder, python=folder / "bin" / "python", tools=tools)
+
+
+def find_missing_tools() -> list[str]:
+    """Return what castform's test extra needs and this environment lacks."""
+    from castform.plugins.requirements import find_missing
+
+    return find_missing(CORE, TEST_EXTRA) or []
+
+
+def install_wheel(fresh: FreshVenv, wheel: Path) -> list[str]:
+    """Install a wheel and what it requires; return the requirements that castform does not bring.
+
+    ConflictError when it requires another version of something that castform needs,
+    MissingError when pip cannot install something.
+    """
+    wanted = install_requirements(fresh, read_requirements(wheel))
+    _pip(fresh, ["--no-deps", "--no-index", str(wheel)], what=wheel.name)
+    return wanted
+
+
+def install_requirements(fresh: FreshVenv, requirements: Iterable[Requirement]) -> list[str]:
+    """Install requirements beside castform's own; errors as in `install_wheel`."""
+    have = {canonicalize_name(name): version for name, version in runtime_versions().items()}
+    wanted: list[str] = []
+    for requirement in requirements:
+        name = canonicalize_name(requirement.name)
+        if name == CORE or (name in have and requirement.specifier.contains(have[name], prereleases=True)):
+            continue
+        if name in have:
+            raise ConflictError(
+                f"it requires {requirement.name}{requirement.specifier}, and castform is used with {have[name]} here",
+                hint="widen the range, or tell users to install it with `castform env install --isolated`",
+            )
+        wanted.append(str(requirement).partition(";")[0].strip())
+    if wanted:
+        constraints = fresh.folder / "castform-constraints.txt"
+        constraints.write_text("".join(f"{name}=={version}\n" for name, version in have.items()))
+        _pip(fresh, ["-c", str(constraints), *wanted], what=", ".join(wanted))
+    return wanted
+
+
+def read_requirements(wheel: Path, extra: str = "") -> list[Requirement]:
+    """Return what a wheel requires on this Python; with an extra, what that one adds."""
+    with ZipFile(wheel) as archive:
+        (name,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+        headers = HeaderParser().parsestr(archive.read(name).decode("utf-8"))
+    found = [Requirement(text) for text in headers.get_all("Requires-Dist") or ()]
+    if not extra:
+        return [r for r in found if r.marker is None or r.marker.evaluate({"extra": ""})]
+    return [
+        r
+        for r in found
+        if r.marker is not None
+        and not r.marker.evaluate({"extra": ""})
+        and r.marker.evaluate({"extra": extra})
+    ]
+
+
+def _pip(fresh: FreshVenv, words: Sequence[str], *, what: str) -> None:
+    has_pip = importlib.util.find_spec("pip") is not None
+    command = [sys.executable, "-m", "pip", "--python", str(fresh.python)]
+    done = run_bounded(
+        [
+            *(command if has_pip else [str(fresh.python), "-m", "pip"]),
+            *("install", "--no-input", "--disable-pip-version-check", "--quiet"),
+            *words,
+        ],
+        cwd=fresh.folder,
+        env=fresh.environ(),
+        timeout_seconds=INSTALL_TIMEOUT_SECONDS,
+    )
+    if done.ending == "exit" and done.code == 0:
+        return
+    lines = [line.strip() for line in done.output.splitlines() if line.strip()]
+    errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR")] or lines[-1:]
+    raise MissingError(
+        f"pip cannot install {what}: {hide_passwords('; '.join(errors[:3])) or done.describe()}",
+        hint="check names and versions in `dependencies`, and that the package index can be reached",
+    )
+
+
+def _tool_entries() -> dict[str, Path]:
+    """Return what lies on the path for tests: castform's test extra with all that it needs."""
+    waiting = _read_test_extra()
+    names: set[str] = set()
+    while waiting:
+        name = canonicalize_name(waiting.pop())
+        if name in names:
+            continue
+        try:
+            distribution = metadata.distribution(name)
+        except metadata.PackageNotFoundError:
+            continue
+        names.add(name)
+        for text in distribution.requires or ():
+            requirement = Requirement(text)
+            if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+                waiting.append(requirement.name)
+    return distribution_entries(names)
+
+
+def _read_test_extra() -> list[str]:
+    try:
+        texts = metadata.requires(CORE) or []
+    except metadata.PackageNotFoundError:  # castform runs from a source folder
+        return []
+    found = [Requirement(text) for text in texts]
+    return [r.name for r in found if r.marker is not None and r.marker.evaluate({"extra": TEST_EXTRA})]
+
+
+def _link(entries: dict[str, Path], folder: Path) -> None:
+    folder.mkdir()
+    for name, place in entries.items():
+        (folder / name).symlink_to(place)

@@ -1,0 +1,123 @@
+"""The part of a check that runs where the plugin is installed. Writes JSON to the file it is given.
+
+python -P -m castform.authoring.inside plugin ANSWER PACKAGE... -- NAME...
+python -P -m castform.authoring.inside environment ANSWER ID
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import importlib.util
+import json
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from castform.errors import CastformError
+
+FEW = 8
+"""Examples of a split that are looked at."""
+TRACEBACK_LINES = 12
+
+
+def main(words: Sequence[str]) -> int:
+    """Do one part. What it came to is in the answer as far as it came, whatever happens."""
+    action, answer, *rest = words
+    if action == "plugin":
+        at = rest.index("--")
+        examine_plugins(Path(answer), packages=rest[:at], names=rest[at + 1 :])
+    else:
+        examine_environment(Path(answer), rest[0])
+    return 0
+
+
+def examine_plugins(answer: Path, *, packages: Sequence[str], names: Sequence[str]) -> None:
+    """Look for undeclared imports, load the plugins and list what they register."""
+    from castform.authoring.undeclared import find_undeclared
+    from castform.plugins.check import check_plugins
+    from castform.plugins.loader import load_registry
+    from castform.plugins.specs import EnvironmentSpec
+
+    told: dict[str, Any] = {"undeclared": [], "plugins": [], "environments": []}
+    for package in packages:
+        spec = importlib.util.find_spec(package)
+        if spec is not None and spec.origin is not None:
+            told["undeclared"] += map(dataclasses.asdict, find_undeclared(Path(spec.origin).parent))
+    for name in names:
+        (report,) = check_plugins(name)
+        told["plugins"].append(report.as_dict())
+        if report.failure is None:
+            plugin = load_registry().load(name)
+            told["environments"] += [
+                {"id": f"{plugin.name}/{member}", "requires": list(spec.requires)}
+                for member, spec in plugin.specs(EnvironmentSpec).items()
+            ]
+    _write(answer, told)
+
+
+def examine_environment(answer: Path, id: str) -> None:
+    """Load an environment and both splits of its data, then hold it to the rules."""
+    told: dict[str, Any] = {}
+    try:
+        told |= asyncio.run(_load(id))
+    except Exception as error:  # noqa: BLE001 - the author's code
+        told["error"] = _describe(error)
+        _write(answer, told)
+        return
+    _write(answer, told)
+    told["rules"] = _check_rules(id)
+    _write(answer, told)
+
+
+async def _load(id: str) -> dict[str, Any]:
+    from benchmax.envs.shared_types import DatasetSplit
+    from castform.environments import close_environment, load_examples
+    from castform.plugins.environments import load_environment
+
+    splits: tuple[DatasetSplit, ...] = ("train", "eval")
+
+    loaded = load_environment(id)
+    told: dict[str, Any] = {}
+    try:
+        for split in splits:
+            try:
+                examples = await load_examples(loaded.environment, split, loaded.base_dir, limit=FEW)
+                told[split] = {"examples": len(examples)}
+            except Exception as error:  # noqa: BLE001 - the author's code
+                told[split] = {"error": _describe(error)}
+    finally:
+        await close_environment(loaded.environment)
+    return told
+
+
+def _check_rules(id: str) -> list[dict[str, Any]] | None:
+    """Return what came of every rule; None where what they are checked with is not installed."""
+    if importlib.util.find_spec("hypothesis") is None:
+        return None
+    from castform.testing import check_conformance
+
+    return [
+        {"rule": result.rule, "state": result.state, "told": result.describe()}
+        for result in check_conformance(id).results
+    ]
+
+
+def _describe(error: BaseException) -> dict[str, Any]:
+    known = isinstance(error, CastformError)
+    lines = traceback.format_exception(error)
+    return {
+        "message": str(error.args[0]) if known and error.args else f"{type(error).__name__}: {error}",
+        "hint": error.hint if isinstance(error, CastformError) else None,
+        "traceback": "".join(lines).rstrip().splitlines()[-TRACEBACK_LINES:],
+    }
+
+
+def _write(answer: Path, told: dict[str, Any]) -> None:
+    answer.write_text(json.dumps(told, default=str), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,18 @@
+"""What castform reads: names and strings. What they name is imported when it is used."""
+
+from __future__ import annotations
+
+from castform.plugins import EnvironmentSpec, hookimpl
+
+
+@hookimpl
+def register_environments() -> list[EnvironmentSpec]:
+    return [
+        EnvironmentSpec(
+            name="default",
+            summary="SUMMARY",
+            factory="PACKAGE_NAME.environment:RomanNumerals",
+            config="PACKAGE_NAME.environment:RomanNumeralsConfig",
+            tags=("single-turn",),
+        )
+    ]
