@@ -13,9 +13,12 @@ from castform.isolation.install import is_usable
 from castform.isolation.runtime_wheel import link_runtime
 from castform.isolation.store import IsolatedRecord, list_records
 from castform.plugins.catalog import CatalogEntry
+from castform.plugins.environment_files import is_path
+from castform.plugins.loader import load_registry
 from castform.plugins.names import normalize_name
 from castform.plugins.plugin import Plugin
 from castform.plugins.registration import register_hooks
+from castform.plugins.registry import Registry
 from castform.plugins.specs import EnvironmentSpec
 from castform.workers.interpreter import Interpreter
 
@@ -43,6 +46,18 @@ def find_isolated(plugin_name: str) -> IsolatedPlugin | None:
                 interpreter = make_interpreter(record)
                 return IsolatedPlugin(name=name, entry=entry, record=record, interpreter=interpreter)
     return None
+
+
+def find_interpreter(id: str, registry: Registry[Plugin] | None = None) -> Interpreter | None:
+    """Return the Python that an id's environment has to run with; None: this process will do.
+
+    Raises what finding the plugin raises, and MissingError when its environment is no longer whole.
+    """
+    names = {name for record in list_records() for name in record.plugins}
+    if not names or is_path(id):
+        return None
+    plugins = load_registry() if registry is None else registry
+    return plugins.load(id).interpreter if plugins.find(id).plugin in names else None
 
 
 def load_isolated(entry: CatalogEntry) -> Plugin:

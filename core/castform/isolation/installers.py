@@ -18,6 +18,8 @@ ResolverName = Literal["auto", "uv", "pip"]
 TIMEOUT_SECONDS = 1800.0
 _CONFLICTS = ("ResolutionImpossible", "conflicting dependencies", "No solution found", "unsatisfiable")
 
+_MOST_CAUSES = 6
+
 
 class ConflictError(MissingError):
     """Requirements that no set of versions meets."""
@@ -113,11 +115,7 @@ def _reason(output: str) -> str:
     from castform.bundles.own_venv import hide_passwords
 
     lines = [line.strip() for line in output.splitlines() if line.strip()]
-    told = [line for line in lines if not line.startswith(("WARNING:", "[notice]"))]
-    errors = [line.removeprefix("ERROR: ") for line in told if line.startswith("ERROR")]
-    causes = [line for line in told if "depends on" in line or "requested" in line.lower()]
-    if errors and any(word in " ".join(errors) for word in _CONFLICTS):
-        chosen = causes[:4] or errors
-    else:
-        chosen = errors or told[-6:]
-    return hide_passwords("; ".join(dict.fromkeys(chosen))) or "it says nothing"
+    causes = [line for line in lines if " depends on " in line or line.startswith("The user requested")]
+    errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR")]
+    told = causes[-_MOST_CAUSES:] or errors[:3] or lines[-_MOST_CAUSES:]
+    return hide_passwords("; ".join(dict.fromkeys(told))) or "it says nothing"

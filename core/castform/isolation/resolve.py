@@ -60,13 +60,14 @@ def _build_wheel(
     on_stage(f"building a wheel of {requested.text}")
     built = work / "built"
     doing = f"building a wheel of {requested.text}"
+    options = [*sources.options(), *(["--no-build-isolation"] if sources.offline else [])]
     if resolver == "uv":
         run_uv(
-            ["build", "--wheel", "--out-dir", str(built), *sources.options(), str(requested.path)],
+            ["build", "--wheel", "--out-dir", str(built), *options, str(requested.path)],
             doing=doing,
         )
     else:
-        words = ["wheel", "--no-deps", "--wheel-dir", str(built), *sources.options(), str(requested.path)]
+        words = ["wheel", "--no-deps", "--wheel-dir", str(built), *options, str(requested.path)]
         run_pip(words, doing=doing)
     wheels = sorted(built.glob("*.whl"))
     if len(wheels) != 1:
