@@ -49,6 +49,11 @@ def find_place(standing: str) -> Place | None:
     return _pick(Place(match["file"], int(match["line"]), match["function"]) for match in matches)
 
 
+def find_standing_place(ident: int) -> Place | None:
+    """Return the innermost line of a running thread that is the environment's, or a library's that it calls."""
+    return _pick(_walk(ident))
+
+
 @contextlib.contextmanager
 def end_when_stuck(limit_seconds: float) -> Iterator[None]:
     """End the process with exit 1 when the running event loop does not answer for `limit_seconds`.
@@ -92,7 +97,7 @@ class _Watch:
                 self._loop.call_soon_threadsafe(self.answer)
 
     def _end(self, silent: float) -> None:
-        place = _pick(_walk(self._ident))
+        place = find_standing_place(self._ident)
         where = "" if place is None else f": it stands at {place}"
         sys.stderr.write(
             safe_text(

@@ -43,11 +43,16 @@ def request_defaults(fields: Mapping[str, Any]) -> Iterator[None]:
 
     Nested uses add up, the inner one wins; `model`, `messages` and `tools` stay the environment's.
     """
-    token = _request_defaults.set({**(_request_defaults.get() or {}), **fields})
+    token = _request_defaults.set({**current_request_defaults(), **fields})
     try:
         yield
     finally:
         _request_defaults.reset(token)
+
+
+def current_request_defaults() -> Mapping[str, Any]:
+    """Return the fields that `request_defaults` adds here."""
+    return _request_defaults.get() or {}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -78,7 +83,7 @@ class ModelClient:
         spent, else `model_error` with what went wrong. 408, 409, 429, 5xx and broken
         connections are tried again within the limits.
         """
-        request = {**(_request_defaults.get() or {}), **body}
+        request = {**current_request_defaults(), **body}
         url = context.base_url.rstrip("/") + "/chat/completions"
         started = time.perf_counter()
         try:

@@ -24,6 +24,7 @@ KNOWN_REASONS: Final = SCORABLE | {
     "judge_error",
     "reward_error",
     "group_reward_error",
+    "worker_lost",
     "unknown",
 }
 """The shared vocabulary. It is open: a server's own finish reason passes through as it is."""

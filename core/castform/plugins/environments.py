@@ -28,6 +28,9 @@ from castform.plugins.specs import EnvironmentSpec
 
 if TYPE_CHECKING:
     from benchmax.envs import Environment, Example
+    from castform.compose.parts import UsedPart
+    from castform.workers.describing import RemoteEnvironment
+    from castform.workers.limits import WorkerLimits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +46,12 @@ class LoadedEnvironment:
     spec: EnvironmentSpec | None = None
     """None for an environment in a file."""
     plugin: Plugin | None = None
+    remote: RemoteEnvironment | None = None
+    """What worker processes say of it; None for an environment in this process."""
+    summary: str = ""
+    """One line, of a composed environment."""
+    parts: tuple[UsedPart, ...] = ()
+    """What a composed environment is made of."""
 
     def with_examples(self, **splits: Sequence[Example[Any]]) -> LoadedEnvironment:
         """Return it with the fingerprints of these splits' examples in its pin."""
@@ -50,17 +59,33 @@ class LoadedEnvironment:
 
 
 def load_environment(
-    id: str, args: Mapping[str, Any] | None = None, *, registry: Registry[Plugin] | None = None
+    id: str,
+    args: Mapping[str, Any] | None = None,
+    *,
+    registry: Registry[Plugin] | None = None,
+    workers: int = 0,
+    limits: WorkerLimits | None = None,
 ) -> LoadedEnvironment:
     """Load the environment that an id or a path names, with the arguments of its factory.
 
+    With `workers`, it lives in so many processes of its own, under `limits`. One whose plugin is
+    installed isolated always does, in one process unless more are asked for.
     Raises UsageError for an id, path or class that does not exist, ConfigError for wrong
     arguments, MissingError for an extra that is not installed, PluginFailure for a broken plugin.
     """
+    if workers and (is_path(id) or id.endswith(".toml")):
+        return _start_workers(id, args, workers=workers, limits=limits)
+    if id.endswith(".toml"):
+        from castform.compose.load import load_composed
+
+        return load_composed(Path(id).expanduser(), args, registry=registry)
     if is_path(id):
         return _load_file(id, dict(args or {}))
     plugins = load_registry() if registry is None else registry
     plugin = plugins.load(id)
+    if plugin.interpreter is not None or workers:
+        member = plugins.find(id).member
+        return _start_workers(id, args, workers=workers or 1, limits=limits, plugin=plugin, member=member)
     spec = plugin.find_spec(EnvironmentSpec, plugins.find(id).member)
     environment, used = call_factory(plugin, spec, dict(args or {}))
     _check_environment(plugin, spec, environment)
@@ -78,6 +103,33 @@ def load_environment(
     return LoadedEnvironment(
         id=full_id, environment=environment, pin=pin, base_dir=place.parent, spec=spec, plugin=plugin
     )
+
+
+def _start_workers(
+    id: str,
+    args: Mapping[str, Any] | None,
+    *,
+    workers: int,
+    limits: WorkerLimits | None,
+    plugin: Plugin | None = None,
+    member: str | None = None,
+) -> LoadedEnvironment:
+    from castform.workers.interpreter import this_interpreter
+    from castform.workers.start import start_worker_environment
+
+    if plugin is None:
+        return start_worker_environment(
+            id, args, interpreter=this_interpreter(), workers=workers, limits=limits
+        )
+    spec = plugin.find_spec(EnvironmentSpec, member)
+    loaded = start_worker_environment(
+        f"{plugin.name}/{spec.name}",
+        args,
+        interpreter=plugin.interpreter or this_interpreter(),
+        workers=workers,
+        limits=limits,
+    )
+    return replace(loaded, spec=spec, plugin=plugin)
 
 
 def _load_file(id: str, args: dict[str, Any]) -> LoadedEnvironment:

@@ -59,7 +59,10 @@ def mark_examples(examples: Sequence[Example[Any]]) -> ExampleMarks:
 def hash_example(example: Example[Any]) -> str:
     """Return the sha256 (hex) of one example's id and payload."""
     from benchmax.envs import canonical_example_id
+    from castform.workers.values import RemotePayload
 
+    if isinstance(example.payload, RemotePayload):
+        return example.payload.example_sha256
     value = {"id": example.id, "payload": example.payload}
     try:
         return canonical_example_id(value)

@@ -29,5 +29,5 @@ def this_interpreter() -> Interpreter:
     return Interpreter(
         python=Path(sys.executable),
         env=dict(os.environ),
-        import_path=tuple(entry for entry in sys.path if entry and Path(entry).exists()),
+        import_path=tuple(entry or str(Path.cwd()) for entry in sys.path),
     )

@@ -1,0 +1,29 @@
+"""What worker processes may take and how long they may be silent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+HANG_SECONDS = 60.0
+START_SECONDS = 600.0
+DEATHS_PER_WORKER = 3
+LEAST_DEATHS = 5
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WorkerLimits:
+    """Beyond one of these a worker process is killed, and its rollouts fail with `worker_lost`."""
+
+    hang_seconds: float = HANG_SECONDS
+    """Longest that its event loop may not answer while it runs rollouts."""
+    memory_mb: int | None = None
+    """Most resident memory, in MB of 10^6 bytes, looked at several times a second. None: no limit."""
+    start_seconds: float = START_SECONDS
+    """Longest that loading the environment may take."""
+    output_bytes: int = 32_000_000
+    """Most that it may write to stdout and stderr within `output_seconds`."""
+    output_seconds: float = 10.0
+
+    def most_deaths(self, workers: int) -> int:
+        """Return how many deaths in a row, without a finished group between them, end the run."""
+        return max(LEAST_DEATHS, DEATHS_PER_WORKER * workers)

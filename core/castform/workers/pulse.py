@@ -1,0 +1,45 @@
+"""Tells the host several times a second whether the worker's event loop still answers."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+
+from castform.stuck import find_standing_place
+from castform.workers.channel import Channel
+from castform.workers.protocol import BEAT_SECONDS
+
+TOLD_PLACE_SECONDS = 1.0
+"""A loop that is silent for longer gets the line that holds it named."""
+
+
+class Pulse:
+    """A thread that asks the running loop for a sign of life."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+        self._asked: float | None = None
+        threading.Thread(target=self._run, name="castform-pulse", daemon=True).start()
+
+    def _run(self) -> None:
+        pause = threading.Event()
+        while not self._loop.is_closed():
+            asked = self._asked
+            silent = 0.0 if asked is None else time.monotonic() - asked
+            place = find_standing_place(self._thread) if silent >= TOLD_PLACE_SECONDS else None
+            self._channel.send(
+                {"t": "beat", "silent": round(silent, 3), "place": None if place is None else str(place)}
+            )
+            if asked is None:
+                self._asked = time.monotonic()
+                try:
+                    self._loop.call_soon_threadsafe(self._answer)
+                except RuntimeError:  # the loop was closed meanwhile
+                    return
+            pause.wait(BEAT_SECONDS)
+
+    def _answer(self) -> None:
+        self._asked = None

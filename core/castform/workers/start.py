@@ -1,0 +1,55 @@
+"""From an environment id to worker processes that run it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from castform.errors import UsageError
+from castform.plugins.environments import LoadedEnvironment
+from castform.workers.environment import WorkerEnvironment
+from castform.workers.interpreter import Interpreter
+from castform.workers.limits import WorkerLimits
+from castform.workers.values import encode_value
+
+MAX_WORKERS = 256
+
+
+def start_worker_environment(
+    id: str,
+    args: Mapping[str, Any] | None = None,
+    *,
+    interpreter: Interpreter,
+    workers: int,
+    limits: WorkerLimits | None = None,
+) -> LoadedEnvironment:
+    """Load an environment in worker processes; the first is started now, the others with its dataset.
+
+    Raises what `load_environment` raises in the worker, MissingError when the interpreter cannot be
+    run, and WorkersFailedError when loading the environment ends the process.
+    """
+    return _start({"id": id, "args": encode_value(dict(args or {}))}, interpreter, workers, limits)
+
+
+def _start(
+    task: Mapping[str, Any], interpreter: Interpreter, workers: int, limits: WorkerLimits | None
+) -> LoadedEnvironment:
+    if isinstance(workers, bool) or not 1 <= workers <= MAX_WORKERS:
+        raise UsageError(f"workers is {workers!r}, not a number from 1 to {MAX_WORKERS}")
+    level = logging.getLogger().getEffectiveLevel()
+    environment = WorkerEnvironment(
+        {**task, "import_path": list(interpreter.import_path), "log_level": level},
+        interpreter=interpreter,
+        workers=workers,
+        limits=limits or WorkerLimits(),
+    )
+    remote = environment.description
+    return LoadedEnvironment(
+        id=remote.id,
+        environment=environment,
+        pin=remote.pin,
+        base_dir=remote.base_dir,
+        spec=remote.spec,
+        remote=remote,
+    )
