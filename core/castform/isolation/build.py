@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -16,7 +15,7 @@ from typing import Any
 from castform.errors import RunFailedError
 from castform.isolation.installers import Sources, run_pip, run_uv
 from castform.isolation.lock import Lock
-from castform.isolation.runtime_wheel import link_runtime
+from castform.isolation.runtime_links import worker_environ
 from castform.isolation.store import LOCK_FILE
 
 DESCRIBE_TIMEOUT_SECONDS = 300.0
@@ -67,7 +66,7 @@ def describe_plugins(folder: Path, distribution: str) -> dict[str, Any]:
     done = subprocess.run(
         [str(folder / "bin" / "python"), "-P", "-m", "castform.isolation.describe", distribution],
         cwd=folder,
-        env=worker_environ(folder, link_runtime()),
+        env=worker_environ(folder),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -81,21 +80,6 @@ def describe_plugins(folder: Path, distribution: str) -> dict[str, Any]:
             hint="nothing was installed; the plugin's own requirements may lack something",
         )
     return dict(json.loads(done.stdout.splitlines()[-1]))
-
-
-def worker_environ(folder: Path, runtime: Path) -> dict[str, str]:
-    """Return the environment variables with which a process runs in an isolated environment.
-
-    Its own programs come first on PATH; of PYTHONPATH only the links to castform are left.
-    """
-    path = f"{folder / 'bin'}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
-    kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONHOME", "PYTHONSTARTUP")}
-    return kept | {
-        "PATH": path,
-        "PYTHONPATH": str(runtime),
-        "PYTHONNOUSERSITE": "1",
-        "VIRTUAL_ENV": str(folder),
-    }
 
 
 def _install(lock: Lock, place: Path, sources: Sources) -> None:

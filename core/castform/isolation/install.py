@@ -18,17 +18,20 @@ from castform.isolation.installers import ResolverName, Sources, check_wheels, c
 from castform.isolation.lock import Lock, python_identity
 from castform.isolation.requested import Requested, read_requested
 from castform.isolation.resolve import Resolved, resolve
-from castform.isolation.runtime_wheel import link_runtime, list_runtime_requirements
+from castform.isolation.runtime_links import link_runtime
+from castform.isolation.runtime_wheel import list_runtime_requirements
 from castform.isolation.store import (
     READY,
     IsolatedRecord,
     hold_lock,
+    is_usable,
     isolated_folder,
     read_ready,
     read_record,
     write_json,
     write_record,
 )
+from castform.plugins.names import normalize_name
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -96,11 +99,6 @@ def remove_isolated(distribution: str) -> list[str]:
         for folder in folders:
             shutil.rmtree(folder, ignore_errors=True)
     return sorted(folder.name for folder in folders)
-
-
-def is_usable(record: IsolatedRecord) -> bool:
-    """Say whether a record's environment was built to its end and its Python is still there."""
-    return Path(record.folder, READY).is_file() and Path(record.python_path()).exists()
 
 
 def _install(
@@ -178,6 +176,4 @@ def _request_key(requested: Requested) -> str:
 
 
 def _normal(record: IsolatedRecord) -> str:
-    from castform.plugins.names import normalize_name
-
     return normalize_name(record.distribution)

@@ -8,10 +8,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from castform.errors import MissingError
-from castform.isolation.build import worker_environ
-from castform.isolation.install import is_usable
-from castform.isolation.runtime_wheel import link_runtime
-from castform.isolation.store import IsolatedRecord, list_records
+from castform.isolation.runtime_links import worker_environ
+from castform.isolation.store import IsolatedRecord, is_usable, list_records
 from castform.plugins.catalog import CatalogEntry
 from castform.plugins.environment_files import is_path
 from castform.plugins.loader import load_registry
@@ -88,9 +86,7 @@ def make_interpreter(record: IsolatedRecord) -> Interpreter:
             f"the environment of {record.distribution} {record.version} is no longer whole: {record.folder}",
             hint=f"castform env install '{record.distribution}=={record.version}' --isolated",
         )
-    return Interpreter(
-        python=Path(record.python_path()), env=worker_environ(Path(record.folder), link_runtime())
-    )
+    return Interpreter(python=Path(record.python_path()), env=worker_environ(Path(record.folder)))
 
 
 def _make_hooks(record: IsolatedRecord, plugin_name: str) -> Any:  # anything with hook methods

@@ -1,16 +1,13 @@
-"""What a plugin's own environment gets of castform: the running code, linked, and a wheel that says so.
+"""The wheel of `castform` that a resolver of isolated environments sees: metadata alone.
 
-The plugin requires `castform`, so a resolver must see that distribution; its wheel here has metadata
-alone. The code is found through a folder of links to the packages that run in this process, so worker
-and host are never of different versions, and an edit needs no new environment.
+The plugin requires castform, so there must be such a distribution; its code is linked, not installed
+(`runtime_links`).
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
-import importlib
-import os
 import zipfile
 from importlib import metadata
 from pathlib import Path
@@ -20,13 +17,10 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from castform import __version__
-from castform.errors import MissingError
-from castform.isolation.store import isolated_folder
 
 Runtime = Literal["full", "minimal"]
 """full: all that benchmax offers an author works; minimal: what a worker needs alone."""
 
-PACKAGES = ("benchmax", "castform")
 HOST_ONLY = frozenset({"rich", "sqlalchemy"})
 """What the command line and the run store need, and no plugin."""
 WORKER_NEEDS = frozenset({"aiohttp", "packaging", "pluggy"})
@@ -69,30 +63,6 @@ def write_runtime_wheel(folder: Path, runtime: Runtime) -> Path:
         for name, text in files.items():
             wheel.writestr(zipfile.ZipInfo(name, _EPOCH), text)
     return path
-
-
-def link_runtime() -> Path:
-    """Return a folder with links to the running `benchmax` and `castform` and nothing else."""
-    places = {name: _package_folder(name) for name in PACKAGES}
-    digest = hashlib.sha256("\n".join(map(str, places.values())).encode()).hexdigest()[:16]
-    folder = Path(isolated_folder()) / "runtime" / digest
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, place in places.items():
-        link = folder / name
-        if link.is_symlink() and link.readlink() == place:
-            continue
-        temporary = folder / f".{name}-{os.getpid()}"
-        temporary.unlink(missing_ok=True)
-        temporary.symlink_to(place)
-        temporary.replace(link)
-    return folder
-
-
-def _package_folder(name: str) -> Path:
-    file = importlib.import_module(name).__file__
-    if file is None:
-        raise MissingError(f"{name} has no files here", hint="install castform again")
-    return Path(file).resolve().parent
 
 
 def _is_of_extra(requirement: Requirement) -> bool:

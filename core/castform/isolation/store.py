@@ -142,6 +142,11 @@ def read_ready(folder: str) -> IsolatedRecord | None:
     return _read(f"{folder}/{READY}", os.path.dirname(folder))  # noqa: PTH120
 
 
+def is_usable(record: IsolatedRecord) -> bool:
+    """Say whether a record's environment was built to its end and its Python is still there."""
+    return os.path.isfile(f"{record.folder}/{READY}") and os.path.exists(record.python_path())  # noqa: PTH110, PTH113
+
+
 def write_record(record: IsolatedRecord) -> None:
     """Make a virtual environment the one that counts for its distribution."""
     write_json(f"{isolated_folder()}/{normalize_name(record.distribution)}.json", record)
