@@ -8,41 +8,25 @@ any Environment.
 
 from __future__ import annotations
 
-import inspect
-import json
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from benchmax.envs import Environment, Example
 from castform.calls import Sampling
+from castform.compose.parts import UsedPart
 from castform.environments import load_examples
 from castform.errors import CastformError
 from castform.gold import RENDERINGS, Rendering, gold_script, gold_text, read_gold
+from castform.plugins.arguments import Argument, list_arguments, list_rewards, summarize_environment
 from castform.plugins.environments import LoadedEnvironment
-from castform.plugins.references import load_config_model, load_factory
-from castform.plugins.specs import RewardSpec
 from castform.rollouts import Rollout, Split, run_group
 from castform.scripted_endpoint import ScriptedEndpoint
 from castform.scripted_replies import Answer, Script, ScriptedRequest
 
 SPLITS: tuple[Split, ...] = ("train", "eval")
-BOUNDS = {"minimum": ">=", "exclusiveMinimum": ">", "maximum": "<=", "exclusiveMaximum": "<"}
-"""JSON schema's words for a number's range."""
 PLAY_SECONDS = 60.0
 """An environment that takes longer over one scripted attempt is shown without rewards."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Argument:
-    """One argument of an environment."""
-
-    name: str
-    type: str
-    default: str
-    """As it is written in a config; empty for an argument that must be given."""
-    description: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,6 +43,8 @@ class EnvironmentDescription:
     faults: Mapping[Split, str]
     """Why a split has none."""
     arguments: Sequence[Argument]
+    parts: Sequence[UsedPart]
+    """What a composed environment is made of."""
     example_id: str
     payload: Any  # the author's own type
     """The first example of the eval split (or of train), as the dataset holds it."""
@@ -95,76 +81,20 @@ async def describe_environment(loaded: LoadedEnvironment) -> EnvironmentDescript
         await environment.aclose()
     return EnvironmentDescription(
         id=loaded.id,
-        summary=loaded.spec.summary if loaded.spec else _first_line(type(environment)),
+        summary=summarize_environment(loaded),
         distribution=loaded.pin.distribution,
         version=loaded.pin.version,
         content_sha256=loaded.pin.content_sha256,
         sizes={split: len(rows) for split, rows in examples.items()},
         faults=faults,
         arguments=list_arguments(loaded),
+        parts=loaded.parts,
         example_id=example.id,
         payload=example.payload,
         gold=gold,
-        declared_rewards=_list_declared(loaded),
+        declared_rewards=list_rewards(loaded),
         **played,
     )
-
-
-def _first_line(environment: type[Environment[Any, Any]]) -> str:
-    """Return the first line of a class's docstring, or of its file's."""
-    doc = environment.__doc__ or sys.modules[environment.__module__].__doc__
-    return inspect.cleandoc(doc or "").partition("\n")[0]
-
-
-def list_arguments(loaded: LoadedEnvironment) -> list[Argument]:
-    """Return the arguments of an environment: its config model's fields, or its factory's parameters."""
-    if loaded.spec is None or loaded.plugin is None:
-        return _list_parameters(type(loaded.environment))
-    model = load_config_model(loaded.plugin, loaded.spec)
-    if model is None:
-        return _list_parameters(load_factory(loaded.plugin, loaded.spec))
-    schema = model.model_json_schema()
-    return [
-        Argument(
-            name=name,
-            type=_name_type(field),
-            default="" if name in schema.get("required", ()) else json.dumps(field.get("default")),
-            description=field.get("description", ""),
-        )
-        for name, field in schema.get("properties", {}).items()
-    ]
-
-
-def _list_parameters(factory: Any) -> list[Argument]:  # any callable
-    arguments = []
-    for parameter in inspect.signature(factory).parameters.values():
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            continue
-        annotation = parameter.annotation
-        arguments.append(
-            Argument(
-                name=parameter.name,
-                type="" if annotation is parameter.empty else inspect.formatannotation(annotation).strip("'"),
-                default="" if parameter.default is parameter.empty else repr(parameter.default),
-            )
-        )
-    return arguments
-
-
-def _name_type(field: Mapping[str, Any]) -> str:
-    if "enum" in field:
-        return " | ".join(repr(value) for value in field["enum"])
-    if "anyOf" in field:
-        return " | ".join(_name_type(option) for option in field["anyOf"])
-    name = str(field.get("type") or str(field.get("$ref", "any")).rpartition("/")[2])
-    bounds = [f"{sign} {field[key]}" for key, sign in BOUNDS.items() if key in field]
-    return f"{name} ({', '.join(bounds)})" if bounds else name
-
-
-def _list_declared(loaded: LoadedEnvironment) -> list[str]:
-    if loaded.plugin is None:
-        return []
-    return [f"{loaded.plugin.name}/{name}" for name in loaded.plugin.specs(RewardSpec)]
 
 
 async def _load_splits(loaded: LoadedEnvironment) -> tuple[dict[Split, list[Example[Any]]], dict[Split, str]]:

@@ -8,10 +8,30 @@ from pathlib import Path
 from typing import Any
 
 from benchmax.envs import Dataset, Environment, Example
+from castform.config import EnvironmentSection
 from castform.errors import CastformError, UsageError
+from castform.plugins.environments import LoadedEnvironment, load_environment
 from castform.rollouts import Split
 
 logger = logging.getLogger(__name__)
+
+
+def load_configured(section: EnvironmentSection) -> LoadedEnvironment:
+    """Load the environment of a run's config: the one with its id, or the one that its parts compose.
+
+    Raises what `load_environment` raises; UsageError where the section names nothing.
+    """
+    if section.is_composed:
+        from castform.compose.load import compose_section
+
+        return compose_section(section)
+    if not section.id:
+        raise UsageError("no environment given", hint="`castform env list` shows what is installed")
+    if section.id.endswith(".toml"):
+        from castform.compose.load import load_composed
+
+        return load_composed(Path(section.id).expanduser(), section.args, weights=section.weights)
+    return load_environment(section.id, section.args)
 
 
 async def close_environment(environment: Environment[Any, Any]) -> None:

@@ -23,6 +23,7 @@ from castform.calls import ModelCall, Sampling
 from castform.endpoint import Endpoint, SessionGrant, SessionSpec
 from castform.observed_calls import ObservedCall, make_model_calls
 from castform.seeds import derive_seed
+from castform.workers.calls import WorkersFailedError
 
 Split = Literal["train", "eval"]
 
@@ -74,13 +75,18 @@ class RolloutGroup:
 def score_rewards(rewards: Mapping[str, float], weights: Mapping[str, float]) -> float | None:
     """Return the weighted sum of named components; one that `weights` does not name weighs 1.
 
-    None when there are no components, or one of them or the sum is beyond `MOST_SCORE`.
+    One with the weight 0 is a metric: it takes no part, whatever it is. None when there are no
+    components, or one that takes part or the sum is beyond `MOST_SCORE`.
     """
     if not rewards:
         return None
-    score = sum(value * weights.get(name, 1.0) for name, value in rewards.items())
-    fits = all(abs(value) <= MOST_SCORE for value in (score, *rewards.values()))  # false for nan too
-    return score if fits else None
+    terms = {name: value for name, value in rewards.items() if weights.get(name, 1.0) != 0}
+    score = sum((value * weights.get(name, 1.0) for name, value in terms.items()), 0.0)
+    return score if _fits(score) and all(map(_fits, terms.values())) else None
+
+
+def _fits(value: float) -> bool:
+    return abs(value) <= MOST_SCORE  # false for nan too
 
 
 async def run_group(
@@ -104,8 +110,8 @@ async def run_group(
     Rollout i is called `<group_id>-<i>`, which is also its session, and its session seed is
     `derive_seed(seed, i)`. Sessions are closed whatever happens. An exception or a broken
     contract of the environment, or `timeout_seconds` passing, fails every rollout of the
-    group, with the cause in `error`; what the endpoint raises is raised here, and so is
-    cancellation, after the environment's tasks have ended.
+    group, with the cause in `error`; what the endpoint raises is raised here, and so are
+    WorkersFailedError and cancellation, after the environment's tasks have ended.
     """
     specs = [
         SessionSpec(
@@ -194,6 +200,8 @@ async def _settle(
     if task.cancelled():
         return _Failure(ENVIRONMENT_ERROR, "the environment cancelled its own group")
     error = task.exception()
+    if isinstance(error, WorkersFailedError):
+        raise error
     if error is not None:
         logger.warning("group of %s failed in the environment", requests[0].rollout_id, exc_info=error)
         return _Failure(ENVIRONMENT_ERROR, describe_error(error))
@@ -290,8 +298,9 @@ def _rollout(
         outcome = settled[rollout_id]
         reason, error = outcome.termination_reason, outcome.error
         if reason in environment.scorable_termination_reasons:
-            score = score_rewards(outcome.rewards, weights)
-            rewards = dict(outcome.rewards) if score is not None else {}
+            score = score_rewards(outcome.rewards, {**environment.reward_weights, **weights})
+            fit = {name: value for name, value in outcome.rewards.items() if _fits(value)}
+            rewards = fit if score is not None else {}
             if score is None and outcome.rewards:
                 reason, error = (
                     "reward_error",

@@ -18,7 +18,7 @@ from castform.diagnostics import read_diagnostics
 from castform.endpoint import Endpoint
 from castform.eval_result import DEFAULT_PASS_AT
 from castform.evaluate import evaluate
-from castform.judging import judge_replay, judge_result
+from castform.sample_findings import judge_replay, judge_result
 from castform.probe_findings import judge_probes
 from castform.probes import ProbeReport
 from castform.probing import run_probes

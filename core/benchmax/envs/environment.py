@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence, Set
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
 from benchmax.envs.dataset import Dataset
@@ -39,6 +41,9 @@ class Environment(ABC, Generic[PayloadT, AttemptT]):
 
     scorable_termination_reasons: Set[str] = SCORABLE
     """Attempts that end for one of these are scored; every other reason means no rewards."""
+
+    reward_weights: Mapping[str, float] = MappingProxyType({})
+    """Weight of a reward component in the score where the run does not say; one that is not named weighs 1."""
 
     max_concurrent_rollouts: int | None = None
     """Most rollouts of this environment at the same time, over all groups. None: no limit."""
@@ -97,8 +102,11 @@ class Environment(ABC, Generic[PayloadT, AttemptT]):
         attempts = await run_attempts(self, requests)
         return await score_group(self, attempts)
 
-    def rollout_slots(self) -> asyncio.Semaphore | None:
-        """Return the running loop's share of `max_concurrent_rollouts`; None when there is no limit."""
+    def rollout_slots(self) -> AbstractAsyncContextManager[object] | None:
+        """Return what a rollout enters while it runs: the running loop's share of `max_concurrent_rollouts`.
+
+        None when there is no limit.
+        """
         limit = self.max_concurrent_rollouts
         if limit is None:
             return None

@@ -29,7 +29,6 @@ from castform.endpoint import Endpoint
 from castform.environments import load_examples
 from castform.errors import CastformError, UsageError
 from castform.gold import RENDERINGS, read_gold, unwrap_golds
-from castform.judging import judge_replay
 from castform.plugins.environment_files import is_path
 from castform.plugins.environments import LoadedEnvironment, load_environment
 from castform.probe_findings import judge_probes
@@ -38,6 +37,7 @@ from castform.probes import PROBES, Probe
 from castform.probing import find_rendering, run_probes
 from castform.replay import replay_groups
 from castform.rollouts import RolloutGroup, Split
+from castform.sample_findings import judge_replay
 from castform.validation import Finding
 
 CHECKS: tuple[tuple[str, str], ...] = (

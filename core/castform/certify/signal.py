@@ -13,9 +13,9 @@ from castform.certify.forecast_findings import judge_forecast
 from castform.endpoint import Endpoint
 from castform.eval_result import DEFAULT_PASS_AT, EvalResult
 from castform.evaluate import evaluate
-from castform.judging import judge_result
 from castform.probes import ProbeReport
 from castform.rollouts import RolloutGroup
+from castform.sample_findings import judge_result
 from castform.validation import Finding
 
 

@@ -54,6 +54,21 @@ def _print_description(shown: EnvironmentDescription) -> None:
             "rewards": _describe_rewards(shown),
         }
     )
+    if shown.parts:
+        print_text("\nparts")
+        print_table(
+            ["  KIND", "ID", "WEIGHT", "FROM", "SUMMARY"],
+            [
+                [
+                    f"  {part.kind}",
+                    f"{part.id} as {part.name}" if part.name else part.id,
+                    "" if part.weight is None else f"{part.weight:g}{'' if part.weight else ' (metric)'}",
+                    f"{part.distribution} {part.version}".strip(),
+                    part.summary,
+                ]
+                for part in shown.parts
+            ],
+        )
     if shown.arguments:
         print_text("\narguments")
         print_table(

@@ -35,11 +35,11 @@ def run(args: argparse.Namespace) -> int:
     import asyncio
 
     from castform.cli.measured_run import settle
-    from castform.plugins import load_environment
+    from castform.environments import load_configured
 
     check_model_arguments(args)
     config = load_eval_config(args)
-    loaded = load_environment(config.environment.id, config.environment.args)
+    loaded = load_configured(config.environment)
     run_id, loaded, result = settle(asyncio.run, _evaluate(args, config, loaded))
     if args.json:
         print_json(

@@ -95,20 +95,23 @@ def _read_config(record: RunRecord) -> RunConfig:
 
 def _choose_environment(config: RunConfig, id: str | None, given: Mapping[str, Any]) -> RunConfig:
     """Return the config with the environment to score in. Another one than the run's takes none of its arguments."""
+    from castform.config import EnvironmentSection, replace_keys
+
     section = config.environment
-    if id is not None and section.args:
-        print_note("note: --env takes no arguments over from the run; -a NAME=VALUE gives them")
-    changes: dict[str, Any] = {
-        "id": section.id if id is None else id,
-        "args": {**({} if id is not None else section.args), **given},
-    }
-    return config.model_copy(update={"environment": section.model_copy(update=changes)})
+    if id is not None:
+        if section.args:
+            print_note("note: --env takes no arguments over from the run; -a NAME=VALUE gives them")
+        kept = {"weights"} if section.is_composed else {"weights", "base_dir"}
+        section = EnvironmentSection(id=id, args=dict(given), **section.model_dump(include=kept))
+    else:
+        section = replace_keys(section, given)
+    return config.model_copy(update={"environment": section})
 
 
 def _load(config: RunConfig) -> LoadedEnvironment:
     from pathlib import Path
 
-    from castform.plugins import load_environment
+    from castform.environments import load_configured
     from castform.plugins.environment_files import is_path, split_class
 
     id = config.environment.id
@@ -117,7 +120,7 @@ def _load(config: RunConfig) -> LoadedEnvironment:
             f"the environment's file {id} does not exist",
             hint="a relative path starts at the present folder; --env names the file as it is now",
         )
-    return load_environment(id, config.environment.args)
+    return load_configured(config.environment)
 
 
 def _select_groups(store: RunStore, record: RunRecord, args: argparse.Namespace) -> list[StoredGroup]:

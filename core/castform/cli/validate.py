@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     import asyncio
 
     from castform.cli.measured_run import settle
-    from castform.plugins import load_environment
+    from castform.environments import load_configured
 
     check_model_arguments(args)
     config = read_config(
@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
         eval__examples=args.examples,  # stored with the run: what it looked at
         eval__samples=args.samples,
     )
-    loaded = load_environment(config.environment.id, config.environment.args)
+    loaded = load_configured(config.environment)
     run_id, report = settle(asyncio.run, _validate(args, config, loaded))
     if args.json:
         print_json({"run_id": run_id, "environment": loaded.pin.as_dict(), **report.as_dict()})

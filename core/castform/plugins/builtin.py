@@ -48,7 +48,7 @@ def register_rewards() -> list[RewardSpec]:
         RewardSpec(
             name="answer",
             summary="Whether the final answer is the right one, numbers by value",
-            factory="benchmax.rewards:match_answer",
+            factory="castform.compose.rewards:score_answer",
         ),
         RewardSpec(
             name="overlap",
@@ -56,9 +56,14 @@ def register_rewards() -> list[RewardSpec]:
             factory="benchmax.rewards:overlap_reward",
         ),
         RewardSpec(
-            name="citations",
-            summary="Precision and recall of [Source: id] citations",
-            factory="benchmax.rewards:citation_score",
+            name="citation-precision",
+            summary="Share of the [Source: id] citations that name a reference",
+            factory="castform.compose.rewards:score_citation_precision",
+        ),
+        RewardSpec(
+            name="citation-recall",
+            summary="Share of the references that [Source: id] citations name",
+            factory="castform.compose.rewards:score_citation_recall",
         ),
         RewardSpec(
             name="tool-efficiency",

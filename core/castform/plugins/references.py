@@ -74,13 +74,15 @@ def call_factory(plugin: Plugin, spec: Spec, args: Mapping[str, Any]) -> tuple[A
     model = load_config_model(plugin, spec)
     name = f"{plugin.name}/{spec.name}"
     if model is not None:
-        config = validate_args(model, args, name)
+        config = validate_args(model, args, name, what=spec.kind)
         return call_plugin(plugin, lambda: factory(config)), config.model_dump(mode="json")
-    bind_args(factory, args, name)
+    bind_args(factory, args, name, what=spec.kind)
     return call_plugin(plugin, lambda: factory(**args)), dict(args)
 
 
-def validate_args(model: Any, args: Mapping[str, Any], name: str) -> Any:  # pydantic, not imported here
+def validate_args(
+    model: Any, args: Mapping[str, Any], name: str, *, what: str = "environment"
+) -> Any:  # pydantic, not imported here
     """Return the model made of the arguments. Raises ConfigError with every fault."""
     import pydantic
 
@@ -88,14 +90,16 @@ def validate_args(model: Any, args: Mapping[str, Any], name: str) -> Any:  # pyd
         return model.model_validate(dict(args))
     except pydantic.ValidationError as error:
         faults = [_describe_fault(item) for item in error.errors(include_url=False)]
-        count = f"{len(faults)} wrong argument{'s' if len(faults) > 1 else ''} of environment {name!r}:"
+        count = f"{len(faults)} wrong argument{'s' if len(faults) > 1 else ''} of {what} {name!r}:"
         known = ", ".join(model.model_fields) or "none"
         raise ConfigError(
             "\n".join([count, *(f"  {fault}" for fault in faults)]), hint=f"its arguments are {known}"
         ) from error
 
 
-def bind_args(factory: Callable[..., Any], args: Mapping[str, Any], name: str) -> None:
+def bind_args(
+    factory: Callable[..., Any], args: Mapping[str, Any], name: str, *, what: str = "environment"
+) -> None:
     """Raise ConfigError when a factory cannot be called with these keyword arguments."""
     try:
         signature = inspect.signature(factory)
@@ -105,7 +109,7 @@ def bind_args(factory: Callable[..., Any], args: Mapping[str, Any], name: str) -
         signature.bind(**args)
     except TypeError as error:
         known = ", ".join(signature.parameters) or "none"
-        raise ConfigError(f"environment {name!r}: {error}", hint=f"its arguments are {known}") from error
+        raise ConfigError(f"{what} {name!r}: {error}", hint=f"its arguments are {known}") from error
 
 
 def call_plugin(plugin: Plugin, function: Callable[[], Any]) -> Any:

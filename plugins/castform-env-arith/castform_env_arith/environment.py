@@ -43,7 +43,9 @@ class Arith(BaseEnv):
         config = self.config
         size = config.train_examples if split == "train" else config.eval_examples
         questions = draw_questions(self.kinds, split, count=size, seed=config.seed)
-        return Dataset([self._make_example(question) for question in questions[:max_examples]])
+        return Dataset(
+            [make_example(question, solved=config.solved_examples) for question in questions[:max_examples]]
+        )
 
     async def compute_reward(self, rollout: BaseRollout) -> RewardMap:
         reply = extract_completion_text(rollout.messages)
@@ -56,16 +58,15 @@ class Arith(BaseEnv):
         """Return the right answer in its tags."""
         return f"<answer>{example.payload['ground_truth']}</answer>"
 
-    def _make_example(self, question: Question) -> Example[Mapping[str, Any]]:
-        messages = [{"role": "system", "content": SYSTEM}]
-        for solved in solved_examples(question, self.config.solved_examples):
-            messages.append({"role": "user", "content": solved.text})
-            messages.append({"role": "assistant", "content": f"<answer>{solved.answer}</answer>"})
-        messages.append({"role": "user", "content": question.text})
-        return Example(
-            id=question.id,
-            payload={"prompt_messages": messages, "ground_truth": question.answer},
-        )
+
+def make_example(question: Question, *, solved: int) -> Example[Mapping[str, Any]]:
+    """Return a question as a dataset row, after `solved` solved ones."""
+    messages = [{"role": "system", "content": SYSTEM}]
+    for shown in solved_examples(question, solved):
+        messages.append({"role": "user", "content": shown.text})
+        messages.append({"role": "assistant", "content": f"<answer>{shown.answer}</answer>"})
+    messages.append({"role": "user", "content": question.text})
+    return Example(id=question.id, payload={"prompt_messages": messages, "ground_truth": question.answer})
 
 
 def make_add(config: ArithConfig) -> Arith:

@@ -21,8 +21,12 @@ def format_reward(text: str) -> float:
     return 1.0 if _NUMBER.fullmatch(answer) else 0.5
 
 
-def correct_reward(text: str, truth: int) -> float:
-    """Return 1 when exactly the right whole number stands between the tags, else 0."""
+def correct_reward(text: str, ground_truth: int | str) -> float:
+    """Return 1 when exactly the right whole number stands between the tags, else 0.
+
+    ValueError: the right answer is no whole number.
+    """
+    truth = int(ground_truth)
     answer = read_tagged_answer(text)
     if answer is None or not _NUMBER.fullmatch(answer):
         return 0.0

@@ -57,11 +57,10 @@ class Lookup(BaseEnv):
 
     async def compute_reward(self, rollout: BaseRollout) -> RewardMap:
         reply = extract_completion_text(rollout.messages)
-        cells = [tuple(cell) for cell in rollout.example_args["cells"]]
         return {
             "correct": correct_reward(reply, rollout.example_args["ground_truth"]),
             "format": format_reward(reply),
-            "used_tool": used_tool_reward(rollout.messages, cells),
+            "used_tool": used_tool_reward(rollout.messages, rollout.example_args["cells"]),
         }
 
     def gold(self, example: Example[Mapping[str, Any]]) -> str:

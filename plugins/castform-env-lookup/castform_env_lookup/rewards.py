@@ -22,18 +22,22 @@ def format_reward(text: str) -> float:
     return 1.0 if _NUMBER.fullmatch(answer) else 0.5
 
 
-def correct_reward(text: str, truth: int) -> float:
-    """Return 1 when exactly the right whole number stands between the tags, else 0."""
+def correct_reward(text: str, ground_truth: int | str) -> float:
+    """Return 1 when exactly the right whole number stands between the tags, else 0.
+
+    ValueError: the right answer is no whole number.
+    """
+    truth = int(ground_truth)
     answer = read_tagged_answer(text)
     if answer is None or not _NUMBER.fullmatch(answer):
         return 0.0
     return 1.0 if int(answer.replace(",", "")) == truth else 0.0
 
 
-def used_tool_reward(messages: Iterable[Mapping[str, Any]], cells: Sequence[Cell]) -> float:
+def used_tool_reward(messages: Iterable[Mapping[str, Any]], cells: Sequence[Cell | list[str]]) -> float:
     """Return the share of the needed cells that were looked up with `get`; other calls count for nothing."""
     looked_up = {cell for message in messages for cell in _cells_of(message)}
-    return sum(cell in looked_up for cell in cells) / len(cells)
+    return sum(tuple(cell) in looked_up for cell in cells) / len(cells)
 
 
 def _cells_of(message: Mapping[str, Any]) -> list[Cell]:

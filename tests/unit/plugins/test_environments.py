@@ -141,7 +141,7 @@ def test_a_file_that_is_not_there_is_said_to_be_so(id):
         load_environment(id)
 
 
-@pytest.mark.parametrize("id", ["./folder", "conf.toml", "."])
+@pytest.mark.parametrize("id", ["./folder", "./conf.yaml", "."])
 def test_a_path_to_something_else_is_refused(id):
     with pytest.raises(UsageError, match="not a Python file"):
         load_environment(id)

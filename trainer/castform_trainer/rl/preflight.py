@@ -10,10 +10,10 @@ from typing import Any
 
 from benchmax.envs import Example
 from castform.config import RunConfig
-from castform.environments import load_examples
+from castform.environments import load_configured, load_examples
 from castform.errors import UsageError
 from castform.plugins.engines import load_engine_factory
-from castform.plugins.environments import LoadedEnvironment, load_environment
+from castform.plugins.environments import LoadedEnvironment
 from castform.plugins.pin_changes import describe_changes
 from castform.plugins.watchers import load_watchers
 from castform.runs import RunRecord, RunStore
@@ -39,12 +39,12 @@ async def prepare(config: RunConfig) -> Prepared:
 
     Raises CastformError (mostly UsageError or MissingError) for the first thing that is wrong.
     """
-    if not config.environment.id:
+    if not config.environment.id and not config.environment.is_composed:
         raise UsageError("no environment given", hint="`castform env list` shows what is installed")
     model = open_model(config.model)
     load_engine_factory(config.engine.name)
     load_watchers(config.run.watchers)
-    loaded = load_environment(config.environment.id, config.environment.args)
+    loaded = load_configured(config.environment)
     base_dir = loaded.base_dir if config.environment.base_dir == Path() else config.environment.base_dir
     train_examples = await load_examples(loaded.environment, "train", base_dir)
     eval_examples = await load_examples(loaded.environment, "eval", base_dir, limit=config.eval.examples)

@@ -179,7 +179,7 @@ def _make_reporter(
     info = RunInfo(
         run_id=run_id,
         name=config.run.name,
-        environment=config.environment.id,
+        environment=prepared.environment.id,
         model=prepared.model.name,
         run_dir=run_dir,
     )

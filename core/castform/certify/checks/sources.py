@@ -27,10 +27,18 @@ class SourceFile:
 
 
 def list_sources(environment: Environment[Any, Any]) -> list[SourceFile]:
-    """Return the environment's own files, its class's first. Files that cannot be read are left out."""
+    """Return the environment's own files, its class's first; of a composed one those of its parts.
+
+    Files that cannot be read are left out.
+    """
     found: dict[str, SourceFile] = {}
     waiting = [
-        cls.__module__ for cls in type(environment).__mro__ if cls.__module__.partition(".")[0] not in HOSTS
+        module
+        for module in [
+            *(cls.__module__ for cls in type(environment).__mro__),
+            *getattr(environment, "part_modules", ()),
+        ]
+        if module.partition(".")[0] not in HOSTS
     ]
     while waiting and len(found) < MAX_FILES:
         module = waiting.pop(0)
