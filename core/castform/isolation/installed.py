@@ -7,16 +7,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from castform.errors import MissingError
 from castform.isolation.runtime_links import worker_environ
 from castform.isolation.store import IsolatedRecord, is_usable, list_records
 from castform.plugins.catalog import CatalogEntry
-from castform.plugins.environment_files import is_path
-from castform.plugins.loader import load_registry
+from castform.plugins.failure import PluginFailure
 from castform.plugins.names import normalize_name
 from castform.plugins.plugin import Plugin
 from castform.plugins.registration import register_hooks
-from castform.plugins.registry import Registry
 from castform.plugins.specs import EnvironmentSpec
 from castform.workers.interpreter import Interpreter
 
@@ -35,7 +32,7 @@ class IsolatedPlugin:
 def find_isolated(plugin_name: str) -> IsolatedPlugin | None:
     """Return a plugin by name when it is installed isolated.
 
-    Raises MissingError when it is and its environment is no longer whole.
+    Raises PluginFailure when it is and its environment is no longer whole.
     """
     name = normalize_name(plugin_name)
     for record in list_records():
@@ -46,22 +43,10 @@ def find_isolated(plugin_name: str) -> IsolatedPlugin | None:
     return None
 
 
-def find_interpreter(id: str, registry: Registry[Plugin] | None = None) -> Interpreter | None:
-    """Return the Python that an id's environment has to run with; None: this process will do.
-
-    Raises what finding the plugin raises, and MissingError when its environment is no longer whole.
-    """
-    names = {name for record in list_records() for name in record.plugins}
-    if not names or is_path(id):
-        return None
-    plugins = load_registry() if registry is None else registry
-    return plugins.load(id).interpreter if plugins.find(id).plugin in names else None
-
-
 def load_isolated(entry: CatalogEntry) -> Plugin:
     """Return a plugin that is installed isolated, without importing a line of it.
 
-    Its environments are those that it registered when it was installed. Raises MissingError when
+    Its environments are those that it registered when it was installed. Raises PluginFailure when
     its environment is no longer whole.
     """
     name = normalize_name(entry.name)
@@ -70,7 +55,7 @@ def load_isolated(entry: CatalogEntry) -> Plugin:
         None,
     )
     if record is None or name not in record.plugins:
-        raise MissingError(f"{entry.distribution} is not installed isolated any more")
+        raise PluginFailure(name, entry.distribution, "metadata", "it is not installed isolated any more")
     return Plugin(
         name=name,
         entry=entry,
@@ -80,10 +65,13 @@ def load_isolated(entry: CatalogEntry) -> Plugin:
 
 
 def make_interpreter(record: IsolatedRecord) -> Interpreter:
-    """Return the interpreter of an isolated environment. Raises MissingError when it is not whole."""
+    """Return the interpreter of an isolated environment. Raises PluginFailure when it is not whole."""
     if not is_usable(record):
-        raise MissingError(
-            f"the environment of {record.distribution} {record.version} is no longer whole: {record.folder}",
+        raise PluginFailure(
+            ", ".join(record.plugins),
+            f"{record.distribution} {record.version}",
+            "requirements",
+            f"its virtual environment is no longer whole: {record.folder}",
             hint=f"castform env install '{record.distribution}=={record.version}' --isolated",
         )
     return Interpreter(python=Path(record.python_path()), env=worker_environ(Path(record.folder)))

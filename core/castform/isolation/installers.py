@@ -104,13 +104,13 @@ def _run(command: Sequence[str], program: str, doing: str) -> None:
     if done.code != 0:
         conflict = any(word in done.output for word in _CONFLICTS)
         raise (ConflictError if conflict else MissingError)(
-            f"{doing}: {program} cannot: {_reason(done.output)}",
+            f"{doing}: {program} cannot: {explain_output(done.output)}",
             hint="check names and versions, and that the package index can be reached"
             " (--offline --wheels DIR needs none)",
         )
 
 
-def _reason(output: str) -> str:
+def explain_output(output: str) -> str:
     """Return the lines of an output that say why."""
     from castform.bundles.own_venv import hide_passwords
 

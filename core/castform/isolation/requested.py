@@ -37,7 +37,7 @@ class Requested:
 def read_requested(text: str) -> Requested:
     """Take what was asked for apart. Raises UsageError for what is no requirement, wheel or folder."""
     path = Path(text).expanduser()
-    if path.is_dir():
+    if text.strip() and path.is_dir():
         return _read_folder(text, path.resolve())
     if text.endswith((".whl", ".tar.gz")) and "@" not in text:
         return _read_archive(text, path)

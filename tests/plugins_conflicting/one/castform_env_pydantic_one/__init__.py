@@ -1,0 +1,1 @@
+"""An environment that works with pydantic 1 alone."""

@@ -1,0 +1,162 @@
+"""Records of isolated plugins: what a listing and a registry make of them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from isolated_records import make_record, make_usable
+
+from castform.cli.main import main
+from castform.errors import UsageError
+from castform.isolation.install import remove_isolated
+from castform.isolation.store import (
+    add_isolated,
+    hold_lock,
+    is_usable,
+    list_isolated,
+    list_records,
+    read_record,
+    write_record,
+)
+from castform.plugins.catalog import CatalogEntry
+from castform.plugins.failure import PluginFailure
+from castform.plugins.loader import load_registry
+from castform.plugins.specs import DatasetSpec, EnvironmentSpec
+
+
+def entry(name="made-up", distribution="castform-env-made-up", version="9"):
+    return CatalogEntry(name, f"{name}.plugin", distribution, version, "", (), "/nowhere/x.dist-info")
+
+
+def test_a_record_is_read_as_it_was_written(home):
+    record = make_record(home)
+    write_record(record)
+    assert list_records() == [record] == [read_record("Castform_Env.Made-Up")]
+    assert sorted(path.name for path in (home / "isolated").iterdir()) == ["castform-env-made-up.json"]
+
+
+def test_a_moved_home_takes_its_environments_along(home, tmp_path, monkeypatch):
+    write_record(make_record(home))
+    home.rename(tmp_path / "elsewhere")
+    monkeypatch.setenv("CASTFORM_HOME", str(tmp_path / "elsewhere"))
+    folder = str(tmp_path / "elsewhere/isolated/castform-env-made-up-0123456789abcdef")
+    assert [record.folder for record in list_records()] == [folder]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "null", '{"format": "castform-isolated-9"}', '{"format": "castform-isolated-1"}']
+)
+def test_a_record_that_cannot_be_read_hides_no_other(home, text):
+    write_record(make_record(home))
+    (home / "isolated" / "castform-env-broken.json").write_text(text)
+    assert [record.distribution for record in list_records()] == ["castform-env-made-up"]
+    assert read_record("castform-env-broken") is None
+
+
+def test_nothing_is_isolated_inside_an_isolated_environment(home, monkeypatch):
+    record = make_usable(make_record(home))
+    write_record(record)
+    assert [found.name for found in list_isolated()] == ["made-up"]
+    monkeypatch.setattr(sys, "prefix", record.folder)
+    assert list_isolated() == []
+
+
+def test_the_isolated_one_of_the_same_distribution_is_used(home):
+    write_record(make_record(home))
+    listing = add_isolated([entry("zero", "castform-env-zero"), entry("Made.Up", "Castform_env.made-up")])
+    assert [(e.name, e.version) for e in listing.entries] == [("made-up", "1.2"), ("zero", "9")]
+    assert [e.name for e in listing.isolated] == ["made-up"]
+    assert [e.version for e in listing.replaced] == ["9"]
+
+
+def test_one_name_from_two_distributions_is_a_clash_isolated_or_not(home):
+    write_record(make_record(home, "arith", distribution="other-arith"))
+    failure = load_registry().check("arith")
+    assert failure is not None
+    assert (failure.stage, failure.distribution) == ("name clash", "castform-env-arith and other-arith")
+
+
+def test_environments_are_known_and_nothing_is_imported(home):
+    write_record(make_usable(make_record(home)))
+    plugin = load_registry().load("made-up")
+    spec = plugin.find_spec(EnvironmentSpec, None)
+    assert (spec.name, spec.summary, spec.tags) == ("one", "The only one", ("single-turn",))
+    assert plugin.interpreter is not None
+    assert plugin.interpreter.python == Path(make_record(home).folder, "bin", "python")
+    assert "castform_env_made_up" not in sys.modules
+
+
+def test_other_parts_of_an_isolated_plugin_are_refused_by_name(home):
+    write_record(make_usable(make_record(home)))
+    with pytest.raises(UsageError, match="installed isolated, so its datasets cannot be used") as caught:
+        load_registry().load("made-up").find_spec(DatasetSpec, "rows")
+    assert caught.value.hint == "install it here instead: castform env install castform-env-made-up"
+
+
+def test_an_environment_that_is_no_longer_whole_says_how_to_get_it_back(home):
+    record = make_usable(make_record(home))
+    write_record(record)
+    Path(record.python_path()).unlink()
+    assert not is_usable(record)
+    with pytest.raises(PluginFailure, match="no longer whole") as caught:
+        load_registry().load("made-up")
+    assert caught.value.hint == "castform env install 'castform-env-made-up==1.2' --isolated"
+
+
+def test_a_version_range_on_castform_holds_for_isolated_plugins_too(home):
+    write_record(make_usable(make_record(home, requirements=("castform>=99",))))
+    with pytest.raises(PluginFailure, match="needs castform>=99"):
+        load_registry().load("made-up")
+
+
+def test_removing_leaves_environments_of_other_distributions(home):
+    for name in ("made-up", "made-up-more"):
+        write_record(make_usable(make_record(home, name)))
+    old = make_usable(
+        make_record(home, folder=str(home / "isolated" / "castform-env-made-up-ffff456789abcdef"))
+    )
+    assert remove_isolated("castform-env-made-up") == [
+        "castform-env-made-up-0123456789abcdef",
+        Path(old.folder).name,
+    ]
+    assert [record.distribution for record in list_records()] == ["castform-env-made-up-more"]
+    assert is_usable(make_record(home, "made-up-more"))
+    assert remove_isolated("castform-env-made-up") == []
+
+
+def test_the_lock_of_a_distribution_is_exclusive(home):
+    import fcntl
+
+    with hold_lock("castform-env-made-up"):
+        with (home / "isolated" / "castform-env-made-up.lock").open("w") as other:
+            with pytest.raises(BlockingIOError):
+                fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with hold_lock("castform-env-other"):  # another one's is free
+                pass
+
+
+def test_listing_marks_isolated_plugins_and_says_which_one_is_used(home, capsys):
+    write_record(make_record(home))
+    write_record(make_record(home, "arith", version="7.0"))
+    assert main(["env", "list"]) == 0
+    out, err = capsys.readouterr()
+    rows = {line.split()[0]: line for line in out.splitlines()}
+    assert "1.2 (isolated)" in rows["made-up"]
+    assert "7.0 (isolated)" in rows["arith"]
+    assert "isolated" not in rows["lookup"]
+    assert "arith 0.1.0 of castform-env-arith is installed here too; the isolated one is used" in err
+    assert main(["env", "list", "--json"]) == 0
+    marked = {row["plugin"]: row["isolated"] for row in json.loads(capsys.readouterr().out)}
+    assert marked["arith"] and marked["made-up"] and not marked["lookup"]
+
+
+def test_env_remove_takes_the_plugins_name_and_suggests_a_close_one(home, capsys):
+    write_record(make_usable(make_record(home)))
+    assert main(["env", "remove", "mad-up"]) == 2
+    assert "did you mean 'made-up'?" in capsys.readouterr().err
+    assert main(["env", "remove", "made-up"]) == 0
+    assert "removed castform-env-made-up 1.2" in capsys.readouterr().err
+    assert list_records() == []
