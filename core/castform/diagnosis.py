@@ -15,6 +15,7 @@ from typing import Literal
 from castform import __version__
 from castform.home import castform_home
 from castform.plugins.check import check_plugins
+from castform.plugins.hookspec_version import HOOKSPEC_VERSION
 from castform.plugins.requirements import find_missing, list_extras
 
 Level = Literal["ok", "missing", "warning", "error"]
@@ -39,6 +40,7 @@ def diagnose() -> list[Finding]:
     return [
         _check_python(),
         _check_version(),
+        Finding(check="hookspecs", level="ok", found=f"version {HOOKSPEC_VERSION}"),
         *check_import_names(),
         _check_home(castform_home()),
         *_check_extras(),

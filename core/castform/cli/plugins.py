@@ -47,13 +47,21 @@ def _list_plugins(*, as_json: bool) -> int:
 
 
 def _show_plugin(id: str, *, as_json: bool) -> int:
+    from castform.plugins.hookspec_version import HOOKSPEC_VERSION
     from castform.plugins.loader import load_registry
 
     plugin = load_registry().load(id)
     specs = _list_specs(plugin)
     hooks = plugin.list_hooks()
     if as_json:
-        print_json({**_entry_as_dict(plugin.entry), "hooks": hooks, "registers": specs})
+        print_json(
+            {
+                **_entry_as_dict(plugin.entry),
+                "hookspec_version": HOOKSPEC_VERSION,
+                "hooks": hooks,
+                "registers": specs,
+            }
+        )
         return 0
     print_fields(
         {

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from castform.errors import UsageError as UsageError
     from castform.plugins.builtin import hookimpl as hookimpl
     from castform.plugins.commands import CommandGroup as CommandGroup
+    from castform.plugins.deprecations import PluginDeprecationWarning as PluginDeprecationWarning
     from castform.plugins.engines import load_engine_factory as load_engine_factory
     from castform.plugins.environments import LoadedEnvironment as LoadedEnvironment
     from castform.plugins.environments import load_environment as load_environment
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from castform.plugins.events import StepEnded as StepEnded
     from castform.plugins.failure import PluginFailure as PluginFailure
     from castform.plugins.fingerprints import fingerprint_examples as fingerprint_examples
+    from castform.plugins.hookspec_version import HOOKSPEC_VERSION as HOOKSPEC_VERSION
     from castform.plugins.loader import load_registry as load_registry
     from castform.plugins.pins import EnvironmentPin as EnvironmentPin
     from castform.plugins.plugin import Plugin as Plugin
@@ -48,6 +50,7 @@ _ERRORS = ("CastformError", "ConfigError", "MissingError", "UsageError")
 _HOMES = {
     "builtin": ("hookimpl",),
     "commands": ("CommandGroup",),
+    "deprecations": ("PluginDeprecationWarning",),
     "engines": ("load_engine_factory",),
     "environments": ("LoadedEnvironment", "load_environment"),
     "events": (
@@ -60,6 +63,7 @@ _HOMES = {
         "StepEnded",
     ),
     "failure": ("PluginFailure",),
+    "hookspec_version": ("HOOKSPEC_VERSION",),
     "loader": ("load_registry",),
     "fingerprints": ("fingerprint_examples",),
     "pins": ("EnvironmentPin",),

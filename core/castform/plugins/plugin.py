@@ -11,6 +11,7 @@ import pluggy
 from castform.errors import UsageError
 from castform.plugins import hookspecs
 from castform.plugins.catalog import CatalogEntry
+from castform.plugins.deprecations import DeprecationTable, list_used_fields
 from castform.plugins.failure import ContainedError, PluginFailure, call_contained, describe_cause
 from castform.plugins.names import normalize_name, quote_names, suggest_names
 from castform.plugins.specs import (
@@ -53,6 +54,8 @@ class Plugin:
     manager: pluggy.PluginManager = field(repr=False)
     interpreter: Interpreter | None = None
     """Set for a plugin that is installed isolated: its environments run there, and it has nothing else."""
+    table: DeprecationTable = field(default_factory=DeprecationTable, repr=False)
+    """What a plugin is warned of, or refused for."""
 
     def specs(self, kind: type[S]) -> dict[str, S]:
         """Return what the plugin registers of one kind, by name in normal form.
@@ -67,6 +70,7 @@ class Plugin:
                 if key in found:
                     raise self.fail(SpecError(f"{hook} registers {spec.name!r} twice"))
                 found[key] = spec
+        self._check_fields(hook, found.values())
         return found
 
     def find_spec(self, kind: type[S], member: str | None) -> S:
@@ -111,9 +115,7 @@ class Plugin:
         try:
             answer = call_contained(lambda: caller(**arguments))
         except ContainedError as contained:
-            raise PluginFailure(
-                self.name, self.entry.distribution, "registration", _name_hook(hook, contained.cause)
-            ) from contained.cause
+            raise self.fail(self._describe(hook, contained.cause)) from contained.cause
         if isinstance(answer, list):
             return answer
         return [] if answer is None else [answer]  # a firstresult hook
@@ -138,12 +140,21 @@ class Plugin:
         try:
             items = call_contained(lambda: list(result))  # a generator runs here
         except ContainedError as contained:
-            raise self.fail(_name_hook(hook, contained.cause)) from contained.cause
+            raise self.fail(self._describe(hook, contained.cause)) from contained.cause
         for item in items:
             if not isinstance(item, kind):
                 raise self.fail(SpecError(f"{hook} returned {item!r}, not {kind.__name__} objects"))
         return cast("list[S]", items)  # every item was just checked
 
+    def _check_fields(self, hook: str, specs: Iterable[Spec]) -> None:
+        """Warn of fields of specs that go away, once each; raise PluginFailure for those that are gone."""
+        used = list(dict.fromkeys(name for spec in specs for name in list_used_fields(spec)))
+        for name in used:
+            gone = self.table.find_removed(name)
+            if gone is not None:
+                raise self.fail(f"{hook}: {gone}")
+        for implementation in getattr(self.manager.hook, hook).get_hookimpls():
+            self.table.warn_of(used, plugin=self.name, function=implementation.function)
 
-def _name_hook(hook: str, cause: BaseException) -> BaseException | str:
-    return f"{hook}: {describe_cause(cause)}"
+    def _describe(self, hook: str, cause: BaseException) -> str:
+        return f"{hook}: {self.table.find_removed_field(cause) or describe_cause(cause)}"
