@@ -2,124 +2,17 @@
 
 from __future__ import annotations
 
-import difflib
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
-from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
+from pydantic import Field, ValidationError, model_validator
 
-from castform.compose.settings import (
-    DatasetPart,
-    JudgePart,
-    PromptMessage,
-    RewardPart,
-    RubricPart,
-    ToolPart,
-    write_out_dataset,
-    write_out_parts,
-    write_out_prompt,
-    write_out_rubrics,
-)
+from castform.config_faults import describe_fault, find_part_faults
+from castform.environment_section import MORE_KEYS, PART_KEYS, EnvironmentSection
 from castform.errors import ConfigError
 from castform.section import Section as _Section
-
-
-class EnvironmentSection(_Section):
-    """An environment by its id, or parts that make one (docs/composing.md)."""
-
-    id: str = ""
-    """Plugin id (`arith/add`), or a path to a Python file with one Environment class in it, or to a TOML."""
-    args: dict[str, Any] = Field(default_factory=dict)
-    """Arguments of the environment's factory; of a TOML, keys of its [environment] to replace."""
-    weights: dict[str, float] = Field(default_factory=dict)
-    """Weight of a reward component in the score; a component that is not named weighs 1, or as its part says."""
-    base_dir: Path = Path()
-    """Folder that relative dataset paths of the environment start from."""
-    summary: str = ""
-    """One line about a composed environment."""
-    dataset: DatasetPart | None = None
-    """Registered dataset (`arith/add`), JSONL file, or rows. With it the environment is composed of parts."""
-    eval_dataset: DatasetPart | None = None
-    """Held-out examples. Unset: the dataset's own eval split, or rows that are held out."""
-    held_out: float | None = Field(None, gt=0, lt=1)
-    """Share of the rows that only evaluation sees. Unset: 0.2 of a file's; a registered dataset has two splits."""
-    prompt: tuple[PromptMessage, ...] = ()
-    """Messages with {field}s of the row in them: a text, a table with system and user, or a list of messages."""
-    gold: str = ""
-    """Field of the row with the right answer. Unset: ground_truth, else answer."""
-    tools: tuple[ToolPart, ...] = ()
-    """Ids of tools, or tables with id, args and name."""
-    rewards: tuple[RewardPart, ...] = ()
-    """Ids of rewards with their weights, or tables with id, weight, args, fields and name."""
-    rubrics: tuple[RubricPart, ...] = ()
-    """Ids or texts of rubrics with their weights, or tables with id or text, weight, title, polarity and name."""
-    judge: JudgePart | None = None
-    """Model that scores by the rubrics."""
-    max_turns: int | None = Field(None, ge=1)
-    """Most model calls of a composed environment's rollout. Unset: 1, with tools 8."""
-    max_tool_calls: int | None = Field(None, ge=0)
-    """Most tool calls of its rollout. Unset: no limit."""
-    parallel_tool_calls: bool = False
-    """Run the tool calls of one turn side by side."""
-    rollout_timeout_seconds: float | None = Field(None, gt=0)
-    """Most seconds of its rollout, tools and scoring included. Unset: rl.rollout_timeout_seconds alone."""
-    tool_timeout_seconds: float | None = Field(60.0, gt=0)
-    """Most seconds of one tool call; then the model is told so."""
-    reward_timeout_seconds: float | None = Field(60.0, gt=0)
-    """Most seconds of one reward; then the rollout is not scored, or goes without the metric."""
-
-    @property
-    def is_composed(self) -> bool:
-        """Whether it is made of parts."""
-        return not self.id and any(getattr(self, name) for name in PART_KEYS)
-
-    @field_validator("weights", mode="before")
-    @classmethod
-    def _refuse_bool_weights(cls, value: Any) -> Any:
-        wrong = [name for name, w in value.items() if isinstance(w, bool)] if isinstance(value, dict) else []
-        if wrong:
-            raise ValueError(f"the weight of {wrong[0]!r} must be a number")
-        return value
-
-    @field_validator("dataset", "eval_dataset", mode="before")
-    @classmethod
-    def _write_out_dataset(cls, value: Any, info: ValidationInfo) -> Any:
-        return write_out_dataset(value, str(info.field_name))
-
-    @field_validator("tools", "rewards", "rubrics", mode="before")
-    @classmethod
-    def _write_out_parts(cls, value: Any, info: ValidationInfo) -> Any:
-        name = str(info.field_name)
-        written = (info.context or {}).get("written", {})
-        return written[name] if name in written else PART_LISTS[name](value, name)
-
-    @field_validator("prompt", mode="before")
-    @classmethod
-    def _write_out_prompt(cls, value: Any) -> Any:
-        return write_out_prompt(value)
-
-    @model_validator(mode="after")
-    def _check_id_or_parts(self) -> EnvironmentSection:
-        parts = [name for name in PART_KEYS if getattr(self, name)]
-        if self.id and parts:
-            raise ValueError(
-                f"environment has the id {self.id!r} and {' and '.join(parts)}: give an id, or parts"
-            )
-        if parts and self.args:
-            raise ValueError("environment.args are for an id; a part has args of its own")
-        return self
-
-
-PART_LISTS: dict[str, Callable[[Any, str], Any]] = {
-    "tools": write_out_parts,
-    "rewards": write_out_parts,
-    "rubrics": write_out_rubrics,
-}
-"""Keys that hold several parts, and what writes their short forms out."""
-PART_KEYS = ("dataset", "eval_dataset", "prompt", "tools", "rewards", "rubrics", "judge")
-"""What makes an `[environment]` a composed one."""
 
 
 class ModelSection(_Section):
@@ -267,16 +160,15 @@ def load_config(path: Path | None = None, assignments: Sequence[str] = (), **fla
     `environment__id` that is a TOML file gives its other sections too when there is no `path`.
     Raises ConfigError with every fault at once.
     """
-    id = flags.get("environment__id")
     faults: list[str] = []
-    data: dict[str, Any] = {}
-    if path is not None:
-        data = _read_toml(path)
-    elif isinstance(id, str) and id.endswith(".toml"):
-        path, data = Path(id), _read_toml(Path(id).expanduser())
+    id = flags.get("environment__id")
+    file = Path(id) if isinstance(id, str) and id.endswith(".toml") else None
+    data = {} if path is None else _read_toml(path)
+    if path is None and file is not None:
+        path, data = file, _read_toml(file.expanduser())
         section = data.get("environment")
         if isinstance(section, dict) and section.get("id"):
-            flags = {**flags, "environment__id": None}  # a run's config: the file names its environment
+            file, flags = None, {**flags, "environment__id": None}  # a run's config with an id of its own
         else:
             data["environment"] = {}  # the file itself is the environment's id
     for text in assignments:
@@ -284,7 +176,10 @@ def load_config(path: Path | None = None, assignments: Sequence[str] = (), **fla
         if not sep or not key.strip():
             faults.append(f"--set {text!r}: expected section.key=value")
             continue
-        _assign(data, key.strip().split("."), parse_value(value), faults)
+        keys = key.strip().split(".")
+        if file is not None and keys[0] == "environment" and set(keys[1:2]) & {*PART_KEYS, *MORE_KEYS}:
+            keys = ["environment", "args", ".".join(keys[1:])]  # of the file's own [environment]
+        _assign(data, keys, parse_value(value), faults)
     for flag, value in flags.items():
         if value is not None:
             _assign(data, flag.split("__"), value, faults)
@@ -333,8 +228,8 @@ def _make_config(data: dict[str, Any], faults: list[str], path: Path | None) -> 
         config = RunConfig.model_validate(data)
     except ValidationError as error:
         found = [*error.errors()]
-        faults += [_describe(item, data) for item in found]
-        faults += _find_part_faults(data, [item["loc"] for item in found], path)
+        faults += [describe_fault(item, data, RunConfig) for item in found]
+        faults += find_part_faults(data, [item["loc"] for item in found], path)
     if faults:
         where = f" in {path}" if path else ""
         head = f"{len(faults)} wrong setting{'s' if len(faults) > 1 else ''}{where}:"
@@ -343,35 +238,6 @@ def _make_config(data: dict[str, Any], faults: list[str], path: Path | None) -> 
             hint="`castform train --settings` lists all settings",
         )
     return config
-
-
-def _find_part_faults(
-    data: Mapping[str, Any], wrong: Sequence[Sequence[Any]], path: Path | None
-) -> list[str]:
-    """Return what else is wrong with the parts of an environment, those that are wrong in form left out."""
-    section = data.get("environment")
-    if not isinstance(section, dict) or section.get("id") or not any(section.get(key) for key in PART_KEYS):
-        return []
-    dropped: dict[Any, set[int]] = {}
-    for loc in wrong:
-        if loc[0] == "environment" and len(loc) > 1:
-            places = dropped.setdefault(loc[1], set())
-            places.update(place for place in loc[2:3] if isinstance(place, int))
-    rest = {key: value for key, value in section.items() if key not in dropped}
-    written: dict[str, Any] = {}
-    for key, places in dropped.items():
-        if places and key in PART_LISTS:
-            parts = PART_LISTS[key](section[key], key)
-            written[key] = [part for place, part in enumerate(parts) if place not in places]
-    try:
-        found = EnvironmentSection.model_validate(
-            {**rest, **dict.fromkeys(written, ())}, context={"written": written}
-        )
-    except ValidationError:
-        return []
-    from castform.compose.load import find_faults
-
-    return find_faults(found, where=str(path or "this run"))
 
 
 def list_settings() -> list[dict[str, str]]:
@@ -415,55 +281,3 @@ def _assign(data: dict[str, Any], keys: Sequence[str], value: Any, faults: list[
             return
         place = inner
     place[keys[-1]] = value
-
-
-def _describe(item: Mapping[str, Any], data: Mapping[str, Any]) -> str:
-    """Return one fault with its place as it is written in the TOML."""
-    loc = item["loc"]
-    name = _place(loc, data) or "config"
-    if item["type"] == "extra_forbidden":
-        known = _known_keys(loc[:-1])
-        close = difflib.get_close_matches(str(loc[-1]), known, n=1)
-        advice = f"did you mean {close[0]!r}?" if close else f"known here: {', '.join(known)}"
-        return f"{name}: unknown key; {advice}"
-    if item["type"] == "missing":
-        return f"{name}: is required"
-    message = str(item["msg"]).removeprefix("Value error, ")
-    if item["type"] == "value_error":
-        return message if len(loc) < 2 else f"{name}: {message}"
-    return f"{name} = {item['input']!r}: {message}"
-
-
-def _place(loc: Sequence[str | int], data: Any) -> str:  # whatever stands in the TOML
-    """Return where a fault is: `environment.rewards[1].weight`, or by the id where a table has ids as keys."""
-    text = ""
-    for part in loc:
-        if isinstance(part, int) and isinstance(data, Mapping):  # the short form of a list of parts
-            key = list(data)[part] if part < len(data) else part
-            text += f'."{key}"'
-            data = data.get(key)
-            continue
-        text += f"[{part}]" if isinstance(part, int) else f"{'.' if text else ''}{part}"
-        if isinstance(data, Mapping):
-            data = data.get(part)
-        elif isinstance(data, list) and isinstance(part, int) and part < len(data):
-            data = data[part]
-        else:
-            data = None
-    return text
-
-
-def _known_keys(loc: Sequence[str | int]) -> list[str]:
-    """Return the keys of the section at a place."""
-    section: Any = RunConfig
-    for part in loc:
-        if not isinstance(part, int):  # an index leads into the items, whose class is known already
-            section = _section_class(section.model_fields[part].annotation)
-    return [name for name in section.model_fields if name != "at"]
-
-
-def _section_class(annotation: Any) -> Any:  # a type hint
-    """Return the section class in a hint such as `tuple[ToolPart, ...]` or `JudgePart | None`."""
-    if isinstance(annotation, type) and issubclass(annotation, _Section):
-        return annotation
-    return next(filter(None, (_section_class(inner) for inner in get_args(annotation))), None)

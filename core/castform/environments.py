@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmax.envs import Dataset, Environment, Example
-from castform.config import EnvironmentSection
+from castform.environment_section import EnvironmentSection
 from castform.errors import CastformError, UsageError
 from castform.plugins.environments import LoadedEnvironment, load_environment
 from castform.rollouts import Split
@@ -27,7 +27,7 @@ def load_configured(section: EnvironmentSection) -> LoadedEnvironment:
         return compose_section(section)
     if not section.id:
         raise UsageError("no environment given", hint="`castform env list` shows what is installed")
-    if section.id.endswith(".toml"):
+    if section.id.endswith(".toml"):  # the run's weights decide which of its components are metrics
         from castform.compose.load import load_composed
 
         return load_composed(Path(section.id).expanduser(), section.args, weights=section.weights)

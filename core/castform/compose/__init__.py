@@ -6,6 +6,7 @@
     rows         rows of a dataset, read and checked; which are held out
     terms        reward functions and rubrics, bound to the row's fields, and run
     environment  the one BaseEnv that runs it all
+    composing    one section, its faults all gathered
     load         from a section or a file to a LoadedEnvironment
 
 Names are imported when they are first used: a config needs the settings alone.

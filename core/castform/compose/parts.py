@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -172,18 +172,20 @@ def _article(word: str) -> str:
     return "an" if word[0] in "aeiou" else "a"
 
 
-def tool_names(made: object) -> Mapping[str, object] | None:
-    """Return the names of the tools that a factory made; None where only a rollout can tell (a ToolSource)."""
+def list_tool_names(made: object) -> list[str]:
+    """Return the names of the tools that a factory made; none where only a rollout can tell (a ToolSource).
+
+    TypeError or ValueError: it made no tool, or one that no model could call.
+    """
     from benchmax.envs.tools import FunctionTool
+    from benchmax.envs.toolset import read_toolset
 
     if isinstance(made, FunctionTool):
-        return {made.name: made}
+        return [made.name]
     if inspect.isclass(made):
-        return {name: made for name, value in vars(made).items() if _is_tool_method(name, value)}
-    if callable(made):
-        return {getattr(made, "__name__", type(made).__name__): made}
-    return None
-
-
-def _is_tool_method(name: str, value: object) -> bool:
-    return not name.startswith("_") and name not in ("close", "aclose") and inspect.isroutine(value)
+        return list(read_toolset(made).tools)
+    if inspect.isroutine(made) or (callable(made) and not hasattr(made, "open")):
+        return [FunctionTool(function=made).name]
+    if not callable(getattr(made, "open", None)):
+        raise TypeError(f"its factory made {type(made).__name__}, which is no tool")
+    return []

@@ -73,21 +73,32 @@ class EnvironmentSpec(Spec):
 
 
 class DatasetSpec(Spec):
-    """A dataset. The factory's result has `create(split, base_dir, *, max_examples)`."""
+    """A dataset. The factory's result has `create(split, base_dir, *, max_examples)`, plain or async.
+
+    It returns Examples whose payloads are mappings, or mappings: the rows of a split.
+    """
 
     __slots__ = ()
     kind = "dataset"
 
 
 class ToolSpec(Spec):
-    """A tool. The factory returns a function whose signature and docstring are the tool's schema."""
+    """A tool. The factory returns a function whose signature and docstring are the tool's schema.
+
+    It may as well return a FunctionTool, a class whose public methods are tools (an instance a
+    rollout), or a ToolSource.
+    """
 
     __slots__ = ()
     kind = "tool"
 
 
 class RewardSpec(Spec):
-    """A reward. The factory is the function itself, a completion first, keyword arguments after it."""
+    """A reward. The factory is the function itself: `function(completion, **fields)`, which returns a number.
+
+    The completion is the text of the last message where its annotation is `str`, else the messages
+    after the prompt; further parameters are fields of the row by name (docs/composing.md).
+    """
 
     __slots__ = ()
     kind = "reward"
