@@ -1,0 +1,1 @@
+"""Several environments in one run: each example is asked by the environment that it comes from."""

@@ -1,0 +1,141 @@
+"""From the `mix` of a section to an environment that can run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from castform.compose.faults import Faults
+from castform.compose.parts import UsedPart
+from castform.errors import CastformError
+from castform.mixture.environment import MixedEnvironment, MixedPart
+from castform.mixture.settings import MixPart
+from castform.plugins.arguments import summarize_environment
+from castform.plugins.environment_files import is_path, split_class
+from castform.plugins.environments import LoadedEnvironment, load_environment
+from castform.plugins.names import is_name, normalize_name
+from castform.plugins.pins import EnvironmentPin, PinDetails, combine_hashes
+
+if TYPE_CHECKING:
+    from castform.environment_section import EnvironmentSection
+
+
+def load_mixture(
+    section: EnvironmentSection, *, name: str = "", where: str = "this run"
+) -> LoadedEnvironment:
+    """Load every environment of a mixture.
+
+    Its pin is over theirs: a run goes on only when each of them is what it was. ConfigError with every
+    fault at once, MissingError when all that is wrong is what is not installed.
+    """
+    faults = Faults()
+    names = _choose_names(section.mix, faults)
+    _check_shares(section.mix, faults)
+    parts = []
+    for own, part in zip(names, section.mix, strict=True):
+        try:
+            loaded = load_environment(part.id, part.args, workers=part.workers)
+        except CastformError as error:
+            faults.add_error(part.at or "mix", error)
+        else:
+            parts.append(MixedPart(name=own, loaded=loaded, share=part.weight, weights=part.weights))
+    faults.raise_if_any(where)
+    base_dir = Path(section.base_dir)
+    return LoadedEnvironment(
+        id=name or " + ".join(names),
+        environment=MixedEnvironment(parts, base_dir),
+        pin=_make_pin(name or " + ".join(names), parts),
+        base_dir=base_dir,
+        summary=section.summary,
+        parts=tuple(_describe(part) for part in parts),
+    )
+
+
+def _choose_names(parts: Sequence[MixPart], faults: Faults) -> list[str]:
+    """Return a name for each environment: its own, or of plugin and environment where plugins repeat."""
+    short = [_short_name(part.id) for part in parts]
+    counts = Counter(short)
+    names = [
+        part.name or (first if counts[first] == 1 else _long_name(part.id))
+        for part, first in zip(parts, short, strict=True)
+    ]
+    for part, name in zip(parts, names, strict=True):
+        if not is_name(name):
+            faults.add(
+                part.at, f"{name!r} is no usable name; give it one of letters, digits, '-', '_' and '.'"
+            )
+        elif names.count(name) > 1:
+            faults.add(part.at, f"another environment is called {name!r} too; give this one a name")
+    return names
+
+
+def _short_name(id: str) -> str:
+    if is_path(id) or id.endswith(".toml"):
+        return Path(split_class(id)[0]).stem
+    return normalize_name(id.partition("@")[0].partition("/")[0])
+
+
+def _long_name(id: str) -> str:
+    if is_path(id) or id.endswith(".toml"):
+        file, cls = split_class(id)
+        return f"{Path(file).stem}-{cls}" if cls else Path(file).stem
+    return normalize_name(id.partition("@")[0].replace("/", "-"))
+
+
+def _check_shares(parts: Sequence[MixPart], faults: Faults) -> None:
+    without = [part for part in parts if part.weight is None]
+    if without and len(without) < len(parts):
+        faults.add(
+            without[0].at, f"{without[0].id} has no weight, and others have; give all of them one, or none"
+        )
+
+
+def _make_pin(id: str, parts: Sequence[MixedPart]) -> EnvironmentPin:
+    """Return a pin over the pins of all environments, their names, shares and weights."""
+    pins = {part.name: part.loaded.pin for part in parts}
+    told = [
+        {
+            "name": part.name,
+            "weight": part.share,
+            "weights": dict(part.weights),
+            **{key: value for key, value in part.loaded.pin.as_dict().items() if key != "datasets"},
+        }
+        for part in parts
+    ]
+    return EnvironmentPin(
+        id=id,
+        distribution="",
+        version="",
+        content_sha256=combine_hashes({name: _digest(pin) for name, pin in pins.items()}),
+        args={"mix": told},
+        details=PinDetails(
+            files={
+                f"{name}: {file}": mark
+                for name, pin in pins.items()
+                for file, mark in pin.details.files.items()
+            }
+        ),
+    )
+
+
+def _digest(pin: EnvironmentPin) -> str:
+    content: Mapping[str, Any] = {**pin.as_dict(), "datasets": {}}
+    return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def _describe(part: MixedPart) -> UsedPart:
+    pin = part.loaded.pin
+    return UsedPart(
+        kind="environment",
+        id=part.loaded.id,
+        summary=summarize_environment(part.loaded),
+        distribution=pin.distribution,
+        version=pin.version,
+        content_sha256=pin.content_sha256,
+        weight=part.share,
+        name=part.name,
+    )

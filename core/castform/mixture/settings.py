@@ -1,0 +1,31 @@
+"""What may stand in `[environment.mix]` or `[[environment.mix]]`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field, field_validator
+
+from castform.compose.settings import Part
+
+
+class MixPart(Part):
+    """One environment of several."""
+
+    id: str = Field(min_length=1)
+    """As `[environment] id` has it: a plugin's environment, or a path."""
+    name: str = ""
+    """In example ids and before component names. Unset: the plugin's or the file's name."""
+    weight: float | None = Field(None, gt=0)
+    """Its share of the examples. Given for all or for none; for none, they take turns until all are asked."""
+    weights: dict[str, float] = Field(default_factory=dict)
+    """Weights of its reward components, by the names that it has for them itself."""
+    workers: int = Field(0, ge=0, le=256)
+    """Worker processes. 0: in process, unless the plugin is installed isolated."""
+
+    @field_validator("weight", mode="before")
+    @classmethod
+    def _refuse_bool(cls, value: Any) -> Any:
+        if isinstance(value, bool):
+            raise ValueError("a weight is a number")
+        return value
