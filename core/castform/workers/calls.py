@@ -38,6 +38,7 @@ class Call:
     """Gets attempts and model calls, or parts of a dataset, in the pool's thread, before the answer."""
     answer: Future[Any] = field(default_factory=Future)
     number: int = -1
+    cancelled: bool = False
 
     @property
     def kind(self) -> str:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 HANG_SECONDS = 60.0
 START_SECONDS = 600.0
 DEATHS_PER_WORKER = 3
-LEAST_DEATHS = 5
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -23,7 +22,9 @@ class WorkerLimits:
     output_bytes: int = 32_000_000
     """Most that it may write to stdout and stderr within `output_seconds`."""
     output_seconds: float = 10.0
+    least_deaths: int = 5
+    """Deaths in a row, without a finished group between them, that end the run; with many workers, 3 for each."""
 
     def most_deaths(self, workers: int) -> int:
-        """Return how many deaths in a row, without a finished group between them, end the run."""
-        return max(LEAST_DEATHS, DEATHS_PER_WORKER * workers)
+        """Return how many deaths in a row end the run."""
+        return max(self.least_deaths, DEATHS_PER_WORKER * workers)

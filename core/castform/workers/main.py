@@ -46,6 +46,7 @@ def _load(task: Frame, channel: Channel) -> LoadedEnvironment | None:
     from castform.workers.describing import describe_loaded
     from castform.workers.loading import load_task
     from castform.workers.reporting import LogForwarder
+    from castform.workers.service import Service  # noqa: F401  # before it says that it is ready
 
     sys.path += [entry for entry in task["import_path"] if entry not in sys.path]
     logging.basicConfig(level=task["log_level"], handlers=[LogForwarder(channel)])

@@ -10,6 +10,8 @@ TAIL_BYTES = 8192
 TAIL_LINES = 5
 MAX_LINE_CHARACTERS = 500
 LINES_A_SECOND = 50
+CRASH = "Fatal Python error: "
+"""What faulthandler begins with."""
 
 logger = logging.getLogger(__name__)
 
@@ -40,9 +42,15 @@ class OutputCapture:
         return self._window_bytes <= self._limit_bytes
 
     def last_lines(self) -> str:
-        """Return the last lines that say something, on one line and safe to print."""
-        lines = [line.strip() for line in self._tail.decode("utf-8", "replace").splitlines() if line.strip()]
-        return " | ".join(safe_line(line[:MAX_LINE_CHARACTERS]) for line in lines[-TAIL_LINES:])
+        """Return the last lines that say something, on one line and safe to print.
+
+        Of a crash of the interpreter, whose account begins with what matters, the first ones.
+        """
+        text = self._tail.decode("utf-8", "replace")
+        crash = text.rfind(CRASH)
+        lines = [line.strip() for line in text[max(crash, 0) :].splitlines() if line.strip()]
+        lines = lines[-TAIL_LINES:] if crash < 0 else lines[:TAIL_LINES]
+        return " | ".join(safe_line(line[:MAX_LINE_CHARACTERS]) for line in lines)
 
     def _show(self, data: bytes, second: int) -> None:
         if second != self._second:

@@ -34,13 +34,9 @@ from castform.workers.protocol import (
 )
 from castform.workers.records import log_records
 from castform.workers.slot_count import SlotCount
+from castform.workers.watch import BlockingNotice, find_fault, is_responsive
 
-RESPONSIVE_SECONDS = 3 * BEAT_SECONDS
-"""A worker that was silent for longer gets new groups last."""
-TOLD_SECONDS = 1.0
-"""An environment that holds its event loop for longer is named in a warning, once a place."""
 CLOSE_SECONDS = 6.0
-MEGABYTE = 1_000_000
 
 logger = logging.getLogger(__name__)
 
@@ -62,7 +58,7 @@ class WorkerPool:
         self._slots: SlotCount | None = None
         self._deaths = 0
         self._broken: CastformError | None = None
-        self._told: set[str] = set()
+        self._notice = BlockingNotice(str(task.get("id") or "the environment"))
         self._loaded: Future[Frame] = Future()
         self._closed: Future[None] = Future()
         self._close_by: float | None = None
@@ -202,44 +198,14 @@ class WorkerPool:
                 self._receive_rest(worker)
                 self._lose(worker)
                 continue
-            self._check(worker, now)
+            if self._close_by is not None and now >= self._close_by:
+                worker.why = "it did not close in time"
+            worker.why = worker.why or find_fault(worker, self._limits, now)
             if worker.why is not None:
                 self._lose(worker)
-
-    def _check(self, worker: WorkerProcess, now: float) -> None:
-        """Set why a worker has to go, when it has to."""
-        limits = self._limits
-        if self._close_by is not None and now >= self._close_by:
-            worker.why = "it did not close in time"
-        if not worker.loaded:
-            if now - worker.started > limits.start_seconds:
-                worker.why = f"it did not load the environment within {limits.start_seconds:g} s"
-            return
-        silent = worker.silent_seconds(now)
-        kinds = {call.kind for call in worker.calls.values()}
-        if kinds - {"dataset"} and silent >= TOLD_SECONDS:
-            self._tell_blocked(worker, silent)
-            if silent >= limits.hang_seconds and "dataset" not in kinds:
-                where = f" at {worker.place}" if worker.place else ""
-                worker.why = f"its event loop did not answer for {silent:.0f} s{where}"
-        if limits.memory_mb is not None:
-            resident = worker.resident_bytes()
-            if resident is not None and resident > limits.memory_mb * MEGABYTE:
-                used = resident // MEGABYTE
-                worker.why = f"it took {used} MB of memory, more than the limit of {limits.memory_mb} MB"
-
-    def _tell_blocked(self, worker: WorkerProcess, silent: float) -> None:
-        place = worker.place or "a line that is not known"
-        if place not in self._told:
-            self._told.add(place)
-            logger.warning(
-                "%s has held its event loop for %.1f s at %s: the other rollouts of %s wait. Await what it waits "
-                "for, or set score_in_thread = True on the environment when it is the reward",
-                self._task["id"] or "the environment",
-                silent,
-                place,
-                worker.name,
-            )
+                continue
+            self._notice.look(worker, now)
+            self._take_back(worker, now)
 
     def _receive_rest(self, worker: WorkerProcess) -> None:
         """Take what a process wrote before it ended: results in it count."""
@@ -319,6 +285,9 @@ class WorkerPool:
         if self._broken is not None or self._close_by is not None:
             _fail(call, self._broken or WorkerLostError("the environment was closed"))
             return
+        if call.cancelled:  # given back, or never begun by a worker that is gone
+            call.answer.set_result(CANCELLED)
+            return
         if call.kind in ("dataset", "run"):
             while len(self._workers) < self._size and self._broken is None:
                 self._spawn()
@@ -334,10 +303,15 @@ class WorkerPool:
     def _pick(self) -> WorkerProcess:
         """Return the least loaded worker of those that answer, or of all."""
         now = time.monotonic()
-        return min(
-            self._workers,
-            key=lambda w: (w.loaded and w.silent_seconds(now) > RESPONSIVE_SECONDS, w.load),
-        )
+        return min(self._workers, key=lambda w: (not is_responsive(w, now), w.load))
+
+    def _take_back(self, worker: WorkerProcess, now: float) -> None:
+        """Have a worker that is held up give back the groups that it has not begun, for others to run."""
+        if is_responsive(worker, now):
+            worker.asked_back = False
+        elif not worker.asked_back and any(is_responsive(other, now) for other in self._workers):
+            worker.asked_back = True
+            self._send(worker, {"t": "take_back"})
 
     def _hand_over(self, worker: WorkerProcess, call: Call) -> None:
         call.number = next(self._numbers)
@@ -351,6 +325,7 @@ class WorkerPool:
             _fail(call, error)
 
     def _send_cancel(self, call: Call) -> None:
+        call.cancelled = True
         for worker in self._workers:
             if call.number in worker.calls:
                 self._send(worker, {"t": "cancel", "call": call.number})
@@ -404,7 +379,7 @@ class WorkerPool:
             )
 
     def _note_loaded(self, worker: WorkerProcess, frame: Frame) -> None:
-        worker.loaded = True
+        worker.note_loaded(time.monotonic())
         limit = frame["facts"]["max_concurrent_rollouts"]
         if limit is not None and self._slots is None:
             self._slots = SlotCount(limit, lambda w, ticket: self._send(w, {"t": "slot", "ticket": ticket}))
@@ -421,6 +396,9 @@ class WorkerPool:
     def _settle(self, worker: WorkerProcess, frame: Frame) -> None:
         call = worker.calls.pop(frame["call"], None)
         if call is None:
+            return
+        if frame.get("untouched"):
+            self._assign(call)
             return
         if call.kind == "run":
             self._deaths = 0

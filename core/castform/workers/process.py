@@ -32,7 +32,10 @@ class WorkerProcess:
         """Start it. OSError when the interpreter cannot be run."""
         self.name = name
         self.loaded = False
+        """It has said what the environment is, and gives signs of life from then on."""
         self.closing = False
+        self.asked_back = False
+        """It was held up, and asked for what it has not begun."""
         self.calls: dict[int, Call] = {}
         self.replayed: set[tuple[str, str, int | None]] = set()
         """Datasets that it was told to make."""
@@ -84,8 +87,12 @@ class WorkerProcess:
         return bool(self._outgoing)
 
     def silent_seconds(self, now: float) -> float:
-        """Return how long its event loop has not answered, as far as the host knows."""
+        """Return how long its event loop has not answered, as far as the host knows, since it had one."""
         return self._silent + (now - self._heard)
+
+    def note_loaded(self, now: float) -> None:
+        """Count its silence from here."""
+        self.loaded, self._heard = True, now
 
     def note_beat(self, frame: Frame, now: float) -> None:
         """Take a sign of life."""

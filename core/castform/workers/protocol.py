@@ -12,6 +12,7 @@ From the host, by `t`:
     diagnostics  call                                                 validation_diagnostics()
     run          call, example, split, fields, requests, attempts     run_group (or only its attempts)
     cancel       call                                                 of a run
+    take_back                                                         calls that are not begun
     slot         ticket                                               a rollout may start
     close                                                             aclose, then the end
 
@@ -22,7 +23,7 @@ From a worker:
     examples     call, examples                                       a part of a dataset
     events       call, events                                         attempts and model calls, as they end
     logs         records                                              of the `logging` module
-    answer       call, value or error                                 the last word on a call
+    answer       call, value, error, cancelled or untouched           the last word on a call
     beat         silent, place                                        several times a second
     slot_wanted, slot_done   ticket                                   max_concurrent_rollouts, kept by the host
 """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -46,6 +47,7 @@ class Service:
         self._prepared: asyncio.Task[None] | None = None
         """The last dataset that was asked for; what comes after it waits for it."""
         self._closing = asyncio.Event()
+        self._inbox: deque[Frame] = deque()
         self._slots = HostSlots(channel)
         if environment.max_concurrent_rollouts is not None:
             environment.rollout_slots = self._make_slot  # type: ignore[method-assign]  # counted by the host
@@ -53,7 +55,7 @@ class Service:
     async def serve(self) -> None:
         """Work until the host says close; then close the environment."""
         Pulse(self._channel)
-        self._channel.start(lambda message: _call_in(self._loop, self._dispatch, message))
+        self._channel.start(self._receive)
         await self._closing.wait()
         for task in self._tasks.values():
             task.cancel()
@@ -62,7 +64,32 @@ class Service:
                 await asyncio.gather(*self._tasks.values(), return_exceptions=True)
                 await self._close_environment()
 
-    def _dispatch(self, message: Frame) -> None:
+    def _receive(self, message: Frame) -> None:
+        """Take a message in the channel's thread: what the loop has not come to can be given back."""
+        if message["t"] == "take_back":
+            self._give_back()
+            return
+        self._inbox.append(message)
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(self._dispatch)
+
+    def _give_back(self) -> None:
+        """Answer every run that is not begun as untouched."""
+        kept: list[Frame] = []
+        while self._inbox:
+            with contextlib.suppress(IndexError):  # the loop took it
+                message = self._inbox.popleft()
+                if message["t"] == "run":
+                    self._channel.send({"t": "answer", "call": message["call"], "untouched": True})
+                else:
+                    kept.append(message)
+        self._inbox.extendleft(reversed(kept))
+
+    def _dispatch(self) -> None:
+        try:
+            message = self._inbox.popleft()
+        except IndexError:
+            return  # it was given back
         kind = message["t"]
         if kind == "close":
             self._closing.set()
@@ -210,8 +237,3 @@ def _describe_outcomes(outcomes: object, requests: list[RolloutRequest[Any]]) ->
 
 def _as_dict(payload: object) -> object:
     return dict(payload) if isinstance(payload, Mapping) else payload
-
-
-def _call_in(loop: asyncio.AbstractEventLoop, function: Callable[[Frame], None], message: Frame) -> None:
-    with contextlib.suppress(RuntimeError):  # the loop has ended
-        loop.call_soon_threadsafe(function, message)
