@@ -1,0 +1,69 @@
+"""Look at a worker process: what makes it unfit, and what its environment is warned of."""
+
+from __future__ import annotations
+
+import logging
+
+from castform.workers.limits import WorkerLimits
+from castform.workers.process import WorkerProcess
+from castform.workers.protocol import BEAT_SECONDS
+
+RESPONSIVE_SECONDS = 3 * BEAT_SECONDS
+"""A worker that was silent for longer gets new groups last."""
+TOLD_SECONDS = 1.0
+"""An environment that holds its event loop for longer is named in a warning, once a place."""
+MEGABYTE = 1_000_000
+
+logger = logging.getLogger(__name__)
+
+
+def is_responsive(worker: WorkerProcess, now: float) -> bool:
+    """Say whether its event loop answers, as far as is known; one that is starting counts as such."""
+    return not worker.loaded or worker.silent_seconds(now) <= RESPONSIVE_SECONDS
+
+
+def find_fault(worker: WorkerProcess, limits: WorkerLimits, now: float) -> str | None:
+    """Return why a worker has to be killed, or None."""
+    if not worker.loaded:
+        late = now - worker.started > limits.start_seconds
+        return f"it did not load the environment within {limits.start_seconds:g} s" if late else None
+    silent = worker.silent_seconds(now)
+    if silent >= limits.hang_seconds and runs_rollouts(worker):
+        where = f" at {worker.place}" if worker.place else ""
+        return f"its event loop did not answer for {silent:.1f} s{where}"
+    if limits.memory_mb is not None:
+        resident = worker.resident_bytes()
+        if resident is not None and resident > limits.memory_mb * MEGABYTE:
+            used = resident // MEGABYTE
+            return f"it took {used} MB of memory, more than the limit of {limits.memory_mb} MB"
+    return None
+
+
+def runs_rollouts(worker: WorkerProcess) -> bool:
+    """Say whether its loop has to answer: it has work, and is not making a dataset, which may take its time."""
+    kinds = {call.kind for call in worker.calls.values()}
+    return bool(kinds) and "dataset" not in kinds
+
+
+class BlockingNotice:
+    """Names environment code that holds a worker's event loop, each place once."""
+
+    def __init__(self, environment: str) -> None:
+        self._environment = environment
+        self._told: set[str] = set()
+
+    def look(self, worker: WorkerProcess, now: float) -> None:
+        """Warn when the worker's loop is held at a place that was not named yet."""
+        silent = worker.silent_seconds(now)
+        place = worker.place
+        if silent < TOLD_SECONDS or place is None or place in self._told or not runs_rollouts(worker):
+            return
+        self._told.add(place)
+        logger.warning(
+            "%s has held the event loop of %s for %.1f s at %s, and the other rollouts there wait: await what it "
+            "waits for, or set score_in_thread = True on the environment when it is the reward",
+            self._environment,
+            worker.name,
+            silent,
+            place,
+        )
