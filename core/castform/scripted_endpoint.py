@@ -18,18 +18,19 @@ from typing import Any, TypeVar
 
 from aiohttp import web
 
+from benchmax.testing.delivery import error_response, raw_response, send_completion
+from benchmax.testing.replies import make_choices
 from castform.calls import ModelCall
 from castform.endpoint import SessionGrant, SessionSpec
 from castform.scripted_replies import (
+    Answer,
     Fault,
+    RawReply,
     Reply,
     Script,
     ScriptedRequest,
     count_words,
-    finish_reason,
-    make_message,
     make_reply,
-    stream_chunks,
 )
 
 T = TypeVar("T")
@@ -108,29 +109,43 @@ class ScriptedEndpoint:
         session_id = http.match_info["session"]
         session = self._sessions.get(session_id)
         if session is None or http.headers.get("Authorization") != f"Bearer {session.key}":
-            return _error(Fault(status=401, message="unknown session or wrong key", code="invalid_api_key"))
+            return error_response(
+                Fault(status=401, message="unknown session or wrong key", code="invalid_api_key")
+            )
         body = json.loads(await http.read())
         index = len(session.requests)
         session.requests.append(body)
         began = time.perf_counter()
         replies: list[Reply] = []
         for choice in range(int(body.get("n") or 1)):
-            answer = self._ask(
-                session, ScriptedRequest(session_id=session_id, index=index, choice=choice, body=body)
+            request = ScriptedRequest(
+                session_id=session_id,
+                index=index,
+                choice=choice,
+                path=http.path,
+                headers=http.headers,
+                body=body,
             )
+            answer = self._ask(session, request)
             if answer.latency_seconds:
                 await asyncio.sleep(answer.latency_seconds)
             if isinstance(answer, Fault):
-                return _error(answer)
+                return error_response(answer)
+            if isinstance(answer, RawReply):
+                return raw_response(answer)
             replies.append(answer)
         return await self._send(http, session_id, session, index, body, replies, began)
 
-    def _ask(self, session: _Session, request: ScriptedRequest) -> Reply | Fault:
+    def _ask(self, session: _Session, request: ScriptedRequest) -> Reply | Fault | RawReply:
         try:
-            return make_reply(session.script(request))
+            return make_reply(self.answer(session.script, request))
         except Exception as error:  # noqa: BLE001 - the script belongs to the caller
             self.script_errors.append(error)
             return Fault(status=500, message=f"the script raised {type(error).__name__}: {error}")
+
+    def answer(self, script: Script, request: ScriptedRequest) -> Answer:
+        """Return what to say to a request; runs in the server's thread."""
+        return script(request)
 
     async def _send(
         self,
@@ -143,14 +158,7 @@ class ScriptedEndpoint:
         began: float,
     ) -> web.StreamResponse:
         call_id = f"{session_id}.{index}"
-        choices: list[dict[str, Any]] = [
-            {
-                "index": place,
-                "message": make_message(reply, f"{call_id}.{place}"),
-                "finish_reason": finish_reason(reply),
-            }
-            for place, reply in enumerate(replies)
-        ]
+        choices = make_choices(replies, call_id)
         prompt = count_words(body.get("messages") or [])
         sizes = [count_words([choice["message"]]) for choice in choices]
         usage = {
@@ -176,38 +184,7 @@ class ScriptedEndpoint:
             for place, (choice, size) in enumerate(zip(choices, sizes, strict=True))
         ]
         head = {"id": f"chatcmpl-{call_id}", "created": int(time.time()), "model": self.model}
-        cut = next((reply.cut_after_bytes for reply in replies if reply.cut_after_bytes is not None), None)
-        if body.get("stream"):
-            wants_usage = (body.get("stream_options") or {}).get("include_usage")
-            payload = b"".join(stream_chunks(head, choices, usage if wants_usage else None))
-            return await _deliver(http, payload, "text/event-stream", cut)
-        payload = json.dumps(
-            {**head, "object": "chat.completion", "choices": choices, "usage": usage}
-        ).encode()
-        return await _deliver(http, payload, "application/json", cut)
-
-
-def _error(fault: Fault) -> web.Response:
-    headers = {} if fault.retry_after_seconds is None else {"Retry-After": f"{fault.retry_after_seconds:g}"}
-    error = {"message": fault.message, "type": "scripted_fault", "code": fault.code}
-    return web.json_response({"error": error}, status=fault.status, headers=headers)
-
-
-async def _deliver(http: web.Request, payload: bytes, kind: str, cut: int | None) -> web.StreamResponse:
-    if cut is None and kind == "application/json":
-        return web.Response(body=payload, content_type=kind)
-    response = web.StreamResponse(headers={"Content-Type": kind})
-    if kind == "application/json":
-        response.content_length = len(payload)  # promised in full, so that a cut is seen as one
-    await response.prepare(http)
-    if cut is None:
-        for event in payload.split(b"\n\n")[:-1]:
-            await response.write(event + b"\n\n")
-    else:
-        await response.write(payload[:cut])
-        if http.transport is not None:
-            http.transport.close()
-    return response
+        return await send_completion(http, body, head, choices, usage, replies)
 
 
 class _Server:
@@ -219,7 +196,9 @@ class _Server:
         self._thread.start()
         application = web.Application(client_max_size=MAX_BODY_BYTES)
         application.add_routes(routes)
-        self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.5)
+        self._runner = web.AppRunner(
+            application, access_log=None, shutdown_timeout=0.5, handler_cancellation=True
+        )
         port = self._do(self._listen())
         self.url = f"http://127.0.0.1:{port}"
 

@@ -27,7 +27,7 @@ from benchmax.rewards import extract_completion_text
 from benchmax.rewards import match_answer as match
 from benchmax.rewards.judge import read_number, read_verdict
 from benchmax.rewards.weighted import WeightedRewards
-from benchmax.testing import ChatServer, ErrorReply
+from benchmax.testing import ChatServer, Fault
 
 # --- adapters ------------------------------------------------------------------------------
 
@@ -49,7 +49,7 @@ class FakeModel:
 
     def __init__(self, replies: list[Mapping[str, Any] | Exception]) -> None:
         self.replies = [
-            ErrorReply(status=500, message=str(reply)) if isinstance(reply, Exception) else reply
+            Fault(status=500, message=str(reply)) if isinstance(reply, Exception) else reply
             for reply in replies
         ]
         self.requests: list[dict[str, Any]] = []

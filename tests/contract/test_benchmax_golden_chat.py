@@ -22,7 +22,7 @@ from benchmax.envs import (
     RolloutRequest,
     StaticBearerAuth,
 )
-from benchmax.testing import ChatServer, ErrorReply, RawReply, ServedRequest, function_call
+from benchmax.testing import ChatServer, Fault, RawReply, ScriptedRequest, function_call
 from benchmax.testing.chat_server import Reply
 
 PROMPT = [{"role": "system", "content": "Be short."}, {"role": "user", "content": "What is 6*7?"}]
@@ -77,7 +77,7 @@ class ChatEnv(BaseEnv):
         return self.group(rollouts)
 
 
-Script = Sequence[Reply] | Callable[[ServedRequest], Reply]
+Script = Sequence[Reply] | Callable[[ScriptedRequest], Reply]
 
 
 async def run_group(
@@ -87,7 +87,7 @@ async def run_group(
     *,
     auth: Callable[[str], ModelAuth] = lambda rollout_id: StaticBearerAuth(f"key-{rollout_id}"),
     split: DatasetSplit = "train",
-) -> tuple[dict[str, RolloutOutcome], list[ServedRequest]]:
+) -> tuple[dict[str, RolloutOutcome], list[ScriptedRequest]]:
     async with ChatServer(script) as server:
         requests = [
             RolloutRequest(rollout_id, EXAMPLE, "the-model", server.base_url, auth(rollout_id), split)
@@ -98,7 +98,7 @@ async def run_group(
     return outcomes, server.requests
 
 
-def of(rollout_id: str, own: Reply, other: Reply = SAYS_42) -> Callable[[ServedRequest], Reply]:
+def of(rollout_id: str, own: Reply, other: Reply = SAYS_42) -> Callable[[ScriptedRequest], Reply]:
     """A script that answers one rollout with `own` and its siblings with `other`."""
     return lambda served: own if served.headers["Authorization"].endswith(f"key-{rollout_id}") else other
 
@@ -120,7 +120,7 @@ async def test_a_spent_context_after_a_tool_turn_is_scored() -> None:
     env = ChatEnv(tools=[LOOKUP], tool=lambda key: "value")
     call = {"tool_calls": [function_call("c1", "lookup", {"key": "a"})]}
     outcomes, _ = await run_group(
-        env, [call, ErrorReply(status=400, code="context_budget_exceeded", message="full")]
+        env, [call, Fault(status=400, code="context_budget_exceeded", message="full")]
     )
     assert (outcomes["r0"].rewards, outcomes["r0"].termination_reason) == (
         {"reward": 1.0},
@@ -133,8 +133,8 @@ async def test_a_spent_context_after_a_tool_turn_is_scored() -> None:
 @pytest.mark.parametrize(
     ("reply", "words"),
     [
-        (ErrorReply(status=400, code="bad_request", message="no such field"), "HTTP 400: no such field"),
-        (ErrorReply(status=500, message="overloaded"), "HTTP 500: overloaded"),
+        (Fault(status=400, code="bad_request", message="no such field"), "HTTP 400: no such field"),
+        (Fault(status=500, message="overloaded"), "HTTP 500: overloaded"),
         (RawReply(body=b'{"choices": []}'), "no choices"),
         (RawReply(body=b"<html>"), "not JSON"),
         (RawReply(body=b"[]"), "not a JSON object"),

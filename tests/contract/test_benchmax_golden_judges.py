@@ -27,7 +27,7 @@ from benchmax.envs import (
 from benchmax.rewards.judge import Judge, JudgeError
 from benchmax.rewards.rubric import Rubric, evaluate_single_rubric, rubric_reward_key
 from benchmax.rewards.scoring import score_group_rubrics, score_rubrics
-from benchmax.testing import ChatServer, ErrorReply, RawReply, ServedRequest
+from benchmax.testing import ChatServer, Fault, RawReply, ScriptedRequest
 from benchmax.testing.chat_server import Reply
 
 CORRECT = Rubric("Correct", "The answer is the right number.")
@@ -79,12 +79,12 @@ class JudgedEnv(BaseEnv):
 
 
 async def run(
-    script: Sequence[Reply] | Callable[[ServedRequest], Any], *, in_group: bool = False, **settings: Any
-) -> tuple[list[RolloutOutcome], list[ServedRequest]]:
+    script: Sequence[Reply] | Callable[[ScriptedRequest], Any], *, in_group: bool = False, **settings: Any
+) -> tuple[list[RolloutOutcome], list[ScriptedRequest]]:
     """Two siblings, whose answers are their ids, before a judge with that script."""
     example = Example("e", {"prompt_messages": [{"role": "user", "content": QUESTION}]})
 
-    def answer(request: ServedRequest) -> Reply:
+    def answer(request: ScriptedRequest) -> Reply:
         return {"content": request.headers["Authorization"].removeprefix("Bearer ")}
 
     async with ChatServer(answer) as model, ChatServer(script) as server:
@@ -103,12 +103,12 @@ async def run(
     return list(outcomes.values()), server.requests
 
 
-def about(request: ServedRequest) -> str:
+def about(request: ScriptedRequest) -> str:
     """Which sibling's answer a judge is shown."""
     return "r0" if "\n| r0\n" in request.body["messages"][0]["content"] else "r1"
 
 
-def only_for_r0(reply: Reply) -> Callable[[ServedRequest], Reply]:
+def only_for_r0(reply: Reply) -> Callable[[ScriptedRequest], Reply]:
     return lambda request: reply if about(request) == "r0" else RIGHT
 
 
@@ -124,14 +124,14 @@ async def test_judged_siblings_are_scored() -> None:
 @pytest.mark.parametrize(
     ("reply", "words"),
     [
-        (ErrorReply(status=429, message="slow down"), "HTTP 429: slow down (given up after 4 requests)"),
+        (Fault(status=429, message="slow down"), "HTTP 429: slow down (given up after 4 requests)"),
         (
-            ErrorReply(status=429, message="slow down", headers={"Retry-After": "60"}),
+            Fault(status=429, message="slow down", headers={"Retry-After": "60"}),
             "HTTP 429: slow down (given up after 1 request: another comes too late)",
         ),
         (RawReply(body=b"x" * 5_000_000), "the reply (HTTP 200) has more than 1,048,576 bytes"),
         (RawReply(body=b"x"), "the reply is no chat completion: x"),
-        (ErrorReply(status=401, message="who?"), "HTTP 401: who?"),
+        (Fault(status=401, message="who?"), "HTTP 401: who?"),
         ({"content": '{"score": 0.5}'}, "the score must be one of 0, 1"),
         ({"content": "Great!"}, "no verdict"),
     ],
@@ -144,7 +144,7 @@ async def test_a_judge_that_gives_no_verdict_costs_that_rollout_its_score_and_no
 
 
 async def test_a_judge_that_hangs_costs_that_rollout_its_score_and_no_other() -> None:
-    async def script(request: ServedRequest) -> Reply:
+    async def script(request: ScriptedRequest) -> Reply:
         if about(request) == "r0":
             await asyncio.Event().wait()
         return RIGHT
@@ -155,7 +155,7 @@ async def test_a_judge_that_hangs_costs_that_rollout_its_score_and_no_other() ->
 
 
 async def test_a_group_judge_that_gives_no_verdict_leaves_the_group_unscored() -> None:
-    outcomes, _ = await run(only_for_r0(ErrorReply(status=400, message="no")), in_group=True)
+    outcomes, _ = await run(only_for_r0(Fault(status=400, message="no")), in_group=True)
     assert outcomes == [RolloutOutcome({}, "judge_error", "HTTP 400: no")] * 2
     outcomes, _ = await run([RIGHT], in_group=True)
     assert outcomes == [RolloutOutcome({"rubric_correct": 1.0}, "finished")] * 2

@@ -26,7 +26,7 @@ from benchmax.rewards.diversity import (
 from benchmax.rewards.judge import Judge, JudgeError
 from benchmax.rewards.ranking import RankingAnchor, evaluate_rubric_ranking, rank_group_rubrics
 from benchmax.rewards.rubric import Rubric
-from benchmax.testing import ChatServer, ErrorReply, ServedRequest
+from benchmax.testing import ChatServer, Fault, ScriptedRequest
 from benchmax.testing.chat_server import Reply
 
 RUBRIC = Rubric("Quality", "Is it a good answer?")
@@ -116,10 +116,10 @@ async def test_a_group_is_ranked_once_for_each_rubric() -> None:
         await judge.aclose()
 
 
-def proposing(*titles: str) -> Callable[[ServedRequest], Reply]:
+def proposing(*titles: str) -> Callable[[ScriptedRequest], Reply]:
     """A judge that proposes the titles, and finds one met where an answer holds its words."""
 
-    def script(request: ServedRequest) -> Reply:
+    def script(request: ScriptedRequest) -> Reply:
         prompt = request.body["messages"][-1]["content"]
         criterion = re.search(r"^Criterion: (.+)$", prompt, re.MULTILINE)
         if criterion:
@@ -177,7 +177,7 @@ async def test_one_text_needs_no_judge_and_an_omitted_one_is_an_error() -> None:
 
 
 async def test_an_outage_is_never_a_score() -> None:
-    async with ChatServer([ErrorReply(status=400)]) as server:
+    async with ChatServer([Fault(status=400)]) as server:
         judge = judge_at(server)
         with pytest.raises(JudgeError) as caught:
             await evaluate_rubric_ranking(RUBRIC, question="q", responses=["a", "b"], judge=judge)

@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-from benchmax.testing.chat_server import (
-    ChatServer,
-    ErrorReply,
-    RawReply,
-    ServedRequest,
-    completion_body,
-    function_call,
-)
+from benchmax.testing.chat_server import ChatServer
+from benchmax.testing.replies import Fault, RawReply, Reply, ScriptedRequest, ToolUse, function_call
 
-__all__ = ["ChatServer", "ErrorReply", "RawReply", "ServedRequest", "completion_body", "function_call"]
+__all__ = ["ChatServer", "Fault", "RawReply", "Reply", "ScriptedRequest", "ToolUse", "function_call"]

@@ -2,65 +2,40 @@
 
 from __future__ import annotations
 
-import copy
+import asyncio
 import inspect
-import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any
 
 from aiohttp import web
 
-# Any: bodies and messages are JSON.
-Scripted = Mapping[str, Any]
-"""What the model says: a message's fields and, if it matters, a `finish_reason`."""
+from benchmax.testing.delivery import error_response, raw_response, send_completion
+from benchmax.testing.replies import (
+    Answer,
+    Fault,
+    RawReply,
+    Reply,
+    ScriptedRequest,
+    make_choices,
+    make_reply,
+)
 
-
-@dataclass(frozen=True, kw_only=True)
-class ErrorReply:
-    """An HTTP error in OpenAI's form."""
-
-    status: int
-    message: str = "scripted error"
-    code: str | None = None
-    param: str | None = None
-    headers: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, kw_only=True)
-class RawReply:
-    """Exactly this body."""
-
-    body: bytes
-    status: int = 200
-
-
-Reply = Scripted | ErrorReply | RawReply
-
-
-@dataclass(frozen=True, kw_only=True)
-class ServedRequest:
-    """One request as it came in."""
-
-    path: str
-    headers: Mapping[str, str]
-    """Names in any case."""
-    body: Mapping[str, Any]
-    client_port: int
-    """Tells connections apart."""
+NO_USAGE = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
 
 
 class ChatServer:
-    """Answers `POST …/chat/completions` on loopback; use it as `async with`.
+    """Answers `POST …/chat/completions` on loopback, in the running event loop; use it as `async with`.
 
-    The script is a list of replies, given out in order of arrival (the last one again and
+    The script is a list of answers, given out in order of arrival (the last one again and
     again), or a function of the request, which may be `async`: one that waits is a server
-    that hangs, and is cancelled when its client leaves. Every request is kept in `requests`.
+    that hangs, and is cancelled when its client leaves. A message is sent as it is, its
+    `finish_reason` aside. Every request is kept in `requests`.
     """
 
-    def __init__(self, script: Sequence[Reply] | Callable[[ServedRequest], Reply | Awaitable[Reply]]) -> None:
-        self.requests: list[ServedRequest] = []
+    def __init__(
+        self, script: Sequence[Answer] | Callable[[ScriptedRequest], Answer | Awaitable[Answer]]
+    ) -> None:
+        self.requests: list[ScriptedRequest] = []
         self._script = script
         self._runner: web.AppRunner | None = None
         self.base_url = ""
@@ -81,55 +56,38 @@ class ChatServer:
         if self._runner is not None:
             await self._runner.cleanup()
 
-    async def _answer(self, request: web.Request) -> web.Response:
-        assert request.transport is not None
-        served = ServedRequest(
-            path=request.path,
-            headers=request.headers.copy(),
-            body=await request.json(),
-            client_port=request.transport.get_extra_info("peername")[1],
-        )
-        self.requests.append(served)
-        reply = self._script(served) if callable(self._script) else self._scripted(len(self.requests) - 1)
-        if inspect.isawaitable(reply):
-            reply = await reply
-        if isinstance(reply, RawReply):
-            return web.Response(body=reply.body, status=reply.status, content_type="application/json")
-        if isinstance(reply, ErrorReply):
-            error = {
-                "error": {
-                    "message": reply.message,
-                    "code": reply.code,
-                    "param": reply.param,
-                    "type": "scripted",
-                }
-            }
-            return web.json_response(error, status=reply.status, headers=reply.headers)
-        return web.json_response(completion_body(reply, model=str(served.body.get("model"))))
+    async def _answer(self, http: web.Request) -> web.StreamResponse:
+        assert http.transport is not None
+        body = await http.json()
+        asked = [
+            ScriptedRequest(
+                index=len(self.requests),
+                choice=choice,
+                path=http.path,
+                headers=http.headers.copy(),
+                body=body,
+                client_port=http.transport.get_extra_info("peername")[1],
+            )
+            for choice in range(int(body.get("n") or 1))
+        ]
+        self.requests.append(asked[0])
+        replies: list[Reply] = []
+        for request in asked:
+            answer = await self._ask(request)
+            if answer.latency_seconds:
+                await asyncio.sleep(answer.latency_seconds)
+            if isinstance(answer, RawReply):
+                return raw_response(answer)
+            if isinstance(answer, Fault):
+                return error_response(answer)
+            replies.append(answer)
+        head = {"id": "chatcmpl-scripted", "created": 0, "model": str(body.get("model"))}
+        return await send_completion(http, body, head, make_choices(replies, "scripted"), NO_USAGE, replies)
 
-    def _scripted(self, index: int) -> Reply:
-        assert isinstance(self._script, Sequence)
-        return self._script[min(index, len(self._script) - 1)]
-
-
-def completion_body(said: Scripted, *, model: str) -> dict[str, Any]:
-    """Return a chat completion with one choice; the finish reason follows from the calls unless given."""
-    message = {"role": "assistant", "content": None, **copy.deepcopy(dict(said))}
-    inferred = "tool_calls" if message.get("tool_calls") else "stop"
-    finish_reason = message.pop("finish_reason", inferred)
-    return {
-        "id": "chatcmpl-scripted",
-        "object": "chat.completion",
-        "created": 0,
-        "model": model,
-        "choices": [{"index": 0, "message": message, "finish_reason": finish_reason}],
-        "usage": {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0},
-    }
-
-
-def function_call(
-    call_id: str, name: str, arguments: Mapping[str, Any] | str | None = None
-) -> dict[str, Any]:
-    """Return a tool call as a model makes it; a mapping becomes JSON text, text stays as it is."""
-    text = json.dumps(arguments or {}) if not isinstance(arguments, str) else arguments
-    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": text}}
+    async def _ask(self, request: ScriptedRequest) -> Reply | Fault | RawReply:
+        if callable(self._script):
+            said = self._script(request)
+            answer = await said if inspect.isawaitable(said) else said
+        else:
+            answer = self._script[min(request.index, len(self._script) - 1)]
+        return Reply(verbatim=answer) if isinstance(answer, Mapping) else make_reply(answer)

@@ -25,14 +25,14 @@ from benchmax.rewards.adaptive.generate import MAX_PER_REPLY, make_rubric_reader
 from benchmax.rewards.judge import Judge, JudgeError, fence
 from benchmax.rewards.rubric import Rubric
 from benchmax.rewards.scoring import score_group_rubrics
-from benchmax.testing import ChatServer, ErrorReply, ServedRequest
+from benchmax.testing import ChatServer, Fault, ScriptedRequest
 from benchmax.testing.chat_server import Reply
 
-Script = Sequence[Reply] | Callable[[ServedRequest], Reply]
+Script = Sequence[Reply] | Callable[[ScriptedRequest], Reply]
 GOOD, BAD = Rubric("Cites", "Names a source."), Rubric("Pads", "Repeats itself.", "negative")
 
 
-def prompt_of(request: ServedRequest) -> str:
+def prompt_of(request: ScriptedRequest) -> str:
     return str(request.body["messages"][-1]["content"])
 
 
@@ -100,7 +100,7 @@ async def test_a_loose_reply_is_an_error(reply: dict[str, Any], fault: str) -> N
 
 async def generate(
     script: Script, responses: Sequence[str], *, ground_truth: str | None = None, **options: Any
-) -> tuple[AdaptiveRubrics, list[ServedRequest]]:
+) -> tuple[AdaptiveRubrics, list[ScriptedRequest]]:
     async with ChatServer(script) as server:
         judge = Judge("judge", server.base_url, StaticBearerAuth("key"), max_retries=0)
         try:
@@ -323,10 +323,10 @@ def test_a_cache_never_outgrows_its_bounds(considered: list[tuple[str, str, Any,
         assert max(len(found.positive), len(found.negative)) <= 2
 
 
-def judge_of_words(*, rubrics: dict[str, Any]) -> Callable[[ServedRequest], Reply]:
+def judge_of_words(*, rubrics: dict[str, Any]) -> Callable[[ScriptedRequest], Reply]:
     """Proposes the rubrics, and scores 1 where the answer holds the rubric's title."""
 
-    def script(request: ServedRequest) -> Reply:
+    def script(request: ScriptedRequest) -> Reply:
         prompt = prompt_of(request)
         title = re.search(r"^Criterion: (.+)$", prompt, re.MULTILINE)
         if title is None:
@@ -393,9 +393,9 @@ async def test_what_was_found_before_is_told_to_the_judge_and_kept_beside_the_ne
 async def test_fewer_than_two_answers_use_the_cache_as_it_is_without_a_request(answers: list[str]) -> None:
     cache = RubricCache()
     cache.consider("Why?", GOOD, [0, 1])
-    found, prompts = await select([ErrorReply(status=400)], answers, cache=cache)
+    found, prompts = await select([Fault(status=400)], answers, cache=cache)
     assert (found, prompts) == (AdaptiveRubrics((GOOD,)), [])
-    assert await select([ErrorReply(status=400)], answers) == (AdaptiveRubrics(), [])
+    assert await select([Fault(status=400)], answers) == (AdaptiveRubrics(), [])
 
 
 async def test_without_a_cache_the_rubrics_are_those_of_this_group_alone() -> None:
@@ -412,7 +412,7 @@ async def test_a_failed_request_leaves_the_cache_as_it_was() -> None:
     cache.consider("Why?", GOOD, [0, 1])
     honest = judge_of_words(rubrics=PROPOSED)
 
-    def fails_for_dogs(request: ServedRequest) -> Reply:
+    def fails_for_dogs(request: ScriptedRequest) -> Reply:
         return {"content": "no idea"} if "Criterion: Dogs" in prompt_of(request) else honest(request)
 
     with pytest.raises(JudgeError):

@@ -25,7 +25,7 @@ from benchmax.envs import (
 )
 from benchmax.envs.base.rollout import own_copy
 from benchmax.envs.observe import observe_rollouts
-from benchmax.testing import ChatServer, ErrorReply, RawReply, ServedRequest, function_call
+from benchmax.testing import ChatServer, Fault, RawReply, ScriptedRequest, function_call
 from benchmax.testing.chat_server import Reply
 
 SAYS_42: Reply = {"content": "42"}
@@ -48,7 +48,7 @@ class ChatEnv(BaseEnv):
 
 async def run(
     env: BaseEnv, script: Any, count: int = 1, payload: Mapping[str, Any] | None = None
-) -> tuple[list[RolloutOutcome], list[ServedRequest]]:
+) -> tuple[list[RolloutOutcome], list[ScriptedRequest]]:
     payload = payload or {"prompt_messages": [{"role": "user", "content": "6*7?"}]}
     async with ChatServer(script) as server:
         requests = [
@@ -60,7 +60,7 @@ async def run(
     return list(outcomes.values()), server.requests
 
 
-def tool_texts(requests: Sequence[ServedRequest]) -> list[str]:
+def tool_texts(requests: Sequence[ScriptedRequest]) -> list[str]:
     return [message["content"] for message in requests[-1].body["messages"] if message["role"] == "tool"]
 
 
@@ -226,20 +226,18 @@ class PatientEnv(ChatEnv):
 
 @pytest.mark.parametrize("status", [408, 409, 429, 500, 502, 503, 529])
 async def test_passing_trouble_is_tried_again(status: int) -> None:
-    (outcome,), requests = await run(
-        PatientEnv(), [ErrorReply(status=status), ErrorReply(status=status), SAYS_42]
-    )
+    (outcome,), requests = await run(PatientEnv(), [Fault(status=status), Fault(status=status), SAYS_42])
     assert outcome == RolloutOutcome({"x": 1.0}, "finished") and len(requests) == 3
 
 
 async def test_retries_are_bounded() -> None:
-    (outcome,), requests = await run(PatientEnv(), [ErrorReply(status=503, message="busy")])
+    (outcome,), requests = await run(PatientEnv(), [Fault(status=503, message="busy")])
     assert outcome == RolloutOutcome({}, "model_error", "HTTP 503: busy") and len(requests) == 3
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 422])
 async def test_a_refusal_is_final(status: int) -> None:
-    (outcome,), requests = await run(PatientEnv(), [ErrorReply(status=status, message="no")])
+    (outcome,), requests = await run(PatientEnv(), [Fault(status=status, message="no")])
     assert outcome == RolloutOutcome({}, "model_error", f"HTTP {status}: no") and len(requests) == 1
 
 
@@ -253,13 +251,13 @@ async def test_retry_after_zero_is_honoured_over_the_pause() -> None:
     class SlowPause(PatientEnv):
         model_retry_seconds = 3600.0
 
-    script = [ErrorReply(status=429, headers={"Retry-After": "0"}), SAYS_42]
+    script = [Fault(status=429, headers={"Retry-After": "0"}), SAYS_42]
     (outcome,), requests = await run(SlowPause(), script)
     assert outcome.rewards == {"x": 1.0} and len(requests) == 2
 
 
 async def test_a_server_that_asks_for_an_hour_is_given_up() -> None:
-    script = [ErrorReply(status=429, headers={"Retry-After": "3600"}), SAYS_42]
+    script = [Fault(status=429, headers={"Retry-After": "3600"}), SAYS_42]
     (outcome,), requests = await run(PatientEnv(), script)
     assert outcome.termination_reason == "model_error" and len(requests) == 1
 

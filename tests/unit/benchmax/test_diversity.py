@@ -27,7 +27,7 @@ from benchmax.rewards.diversity import (
 from benchmax.rewards.diversity.ngrams import character_ngrams, cluster_by_ngrams, jaccard
 from benchmax.rewards.diversity.reading import make_assignment_reader
 from benchmax.rewards.judge import Judge, JudgeError, fence
-from benchmax.testing import ChatServer, ErrorReply, ServedRequest
+from benchmax.testing import ChatServer, Fault, ScriptedRequest
 from benchmax.testing.chat_server import Reply
 
 JUDGE = Judge("judge", "http://127.0.0.1:1/v1", StaticBearerAuth("key"), max_retries=0)
@@ -156,12 +156,12 @@ def says(*clusters: tuple[int, str] | tuple[int, str, str | None]) -> Reply:
 
 
 async def read_clusters(
-    script: Sequence[Reply] | Callable[[ServedRequest], Reply],
+    script: Sequence[Reply] | Callable[[ScriptedRequest], Reply],
     texts: Sequence[str],
     *,
     context: str = "",
     **settings: Any,
-) -> tuple[ClusterResult, list[ServedRequest]]:
+) -> tuple[ClusterResult, list[ScriptedRequest]]:
     async with ChatServer(script) as server:
         judge = Judge("judge", server.base_url, StaticBearerAuth("key"), max_retries=0)
         try:
@@ -243,7 +243,7 @@ async def test_clusters_inside_an_answer_or_the_question_are_no_verdict() -> Non
         with pytest.raises(JudgeError, match="no seal"):
             await read_clusters(quoting, texts, context=context)
 
-    def seals(request: ServedRequest) -> Reply:
+    def seals(request: ScriptedRequest) -> Reply:
         seal = re.search(r'with the value "(\w+)"', request.body["messages"][-1]["content"])
         assert seal is not None
         verdict = json.dumps({"seal": seal[1], **assigned((1, "z"), (0, "z"))})
@@ -278,7 +278,7 @@ async def test_each_question_to_the_judge_has_an_id_of_its_own_that_repeats() ->
 
 async def test_an_outage_is_an_error_and_no_clustering() -> None:
     with pytest.raises(JudgeError, match="down"):
-        await read_clusters([ErrorReply(status=400, message="down")], ["a", "b"])
+        await read_clusters([Fault(status=400, message="down")], ["a", "b"])
 
 
 TWINS = ["the same answer", "another thing", "the same answer!"]

@@ -14,7 +14,7 @@ from benchmax.envs.http_pool import HttpPool, is_loopback
 from benchmax.envs.model_client import CallLimits, ModelClient
 from benchmax.envs.retry import retry_delay
 from benchmax.envs.reward_values import check_rewards
-from benchmax.testing import ChatServer, ErrorReply, RawReply, ServedRequest
+from benchmax.testing import ChatServer, Fault, RawReply, ScriptedRequest
 from benchmax.testing.chat_server import Reply
 
 KEY = "key-0123456789"
@@ -43,7 +43,7 @@ async def test_more_than_a_hundred_requests_run_at_a_time() -> None:
     arrived = 0
     all_here = asyncio.Event()
 
-    async def answer(request: ServedRequest) -> Reply:
+    async def answer(request: ScriptedRequest) -> Reply:
         nonlocal arrived
         arrived += 1
         if arrived == 101:
@@ -60,7 +60,7 @@ async def test_more_than_a_hundred_requests_run_at_a_time() -> None:
 
 
 async def test_a_servers_cookies_are_not_sent_back() -> None:
-    async with ChatServer([ErrorReply(status=503, headers={"Set-Cookie": "a=b; Path=/"})]) as server:
+    async with ChatServer([Fault(status=503, headers={"Set-Cookie": "a=b; Path=/"})]) as server:
         pool = HttpPool()
         url = server.base_url.replace("127.0.0.1", "localhost") + "/chat/completions"
         for _ in range(2):
@@ -91,7 +91,7 @@ async def test_the_first_status_that_is_no_success_is_a_failure() -> None:
 
 async def test_a_retry_is_logged_with_its_cause_pause_and_rollout(caplog: pytest.LogCaptureFixture) -> None:
     client = client_of(retries=2, retry_seconds=0.004)
-    async with ChatServer([ErrorReply(status=500, message="down")] * 2 + [{"content": "hi"}]) as server:
+    async with ChatServer([Fault(status=500, message="down")] * 2 + [{"content": "hi"}]) as server:
         with caplog.at_level(logging.WARNING, "benchmax.envs.model_client"):
             await client.complete(context_of(server), StaticBearerAuth(KEY), BODY)
         await client.aclose()

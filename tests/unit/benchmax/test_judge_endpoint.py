@@ -14,7 +14,7 @@ from benchmax.auth import ModelRequestContext
 from benchmax.envs import InjectedAuth, RolloutFailure, StaticBearerAuth, bind_model_auth
 from benchmax.envs.model_client import request_defaults
 from benchmax.rewards.judge import Judge, JudgeError, ask_judge, fence, read_number
-from benchmax.testing import ChatServer, ErrorReply, RawReply, ServedRequest
+from benchmax.testing import ChatServer, Fault, RawReply, ScriptedRequest
 from benchmax.testing.chat_server import Reply
 
 ONE: Reply = {"content": '{"score": 1}'}
@@ -43,7 +43,7 @@ async def asked(script: Any, *, prompt: str = "Is it right?", max_tokens: int | 
     return found, server.requests
 
 
-def asked_for(request: ServedRequest) -> dict[str, Any]:
+def asked_for(request: ScriptedRequest) -> dict[str, Any]:
     """The optional parameters of a request."""
     return {name: value for name, value in request.body.items() if name not in ("model", "messages")}
 
@@ -91,7 +91,7 @@ async def test_text_in_parts_is_read_as_one():
 
 
 async def test_a_question_with_other_peoples_text_asks_for_a_seal():
-    def seals(request: ServedRequest) -> Reply:
+    def seals(request: ScriptedRequest) -> Reply:
         prompt = request.body["messages"][0]["content"]
         seal = prompt.rsplit('"', 2)[1]
         return {"content": f'It says {{"score": 1}}. {{"seal": "{seal}", "score": 0}} is not {{"score": 1}}'}
@@ -125,10 +125,10 @@ async def test_text_that_is_not_unicode_can_be_asked_about():
 
 
 def refusing(*names: str):
-    def answer(request: ServedRequest) -> Reply:
+    def answer(request: ScriptedRequest) -> Reply:
         for name in names:
             if name in request.body:
-                return ErrorReply(status=400, message=f"Unsupported parameter: '{name}'.")
+                return Fault(status=400, message=f"Unsupported parameter: '{name}'.")
         return ONE
 
     return answer
@@ -164,7 +164,7 @@ async def test_refused_parameters_are_left_out_then_and_from_then_on():
     ],
 )
 async def test_the_parameter_named_first_is_the_refused_one(status, message, left):
-    script = [ErrorReply(status=status, message=message), ONE]
+    script = [Fault(status=status, message=message), ONE]
     found, requests = await asked(script, prompt="JSON?", max_tokens=5)
     assert found == {"score": 1}
     assert sorted(asked_for(requests[1])) == left
@@ -173,15 +173,15 @@ async def test_the_parameter_named_first_is_the_refused_one(status, message, lef
 async def test_the_param_field_of_an_error_decides():
     error = {"error": {"message": "temperature and max_tokens clash", "param": "max_tokens"}}
 
-    def answer(request: ServedRequest) -> Reply:
+    def answer(request: ScriptedRequest) -> Reply:
         return ONE if "max_completion_tokens" in request.body else BadRequest(error)
 
     found, requests = await asked(answer, max_tokens=5)
     assert found == {"score": 1} and len(requests) == 2
 
 
-def BadRequest(body: Any) -> ErrorReply:
-    return ErrorReply(status=400, message=body["error"]["message"], param=body["error"]["param"])
+def BadRequest(body: Any) -> Fault:
+    return Fault(status=400, message=body["error"]["message"], param=body["error"]["param"])
 
 
 @pytest.mark.parametrize(
@@ -201,8 +201,8 @@ async def test_a_refusal_is_understood_in_any_form(body):
 
 
 async def test_a_refusal_that_does_not_help_is_not_remembered():
-    def answer(request: ServedRequest) -> Reply:
-        return ErrorReply(status=400, message="too long: lower max_tokens or max_completion_tokens")
+    def answer(request: ScriptedRequest) -> Reply:
+        return Fault(status=400, message="too long: lower max_tokens or max_completion_tokens")
 
     async with ChatServer(answer) as server:
         judge = judge_of(server)
@@ -214,11 +214,9 @@ async def test_a_refusal_that_does_not_help_is_not_remembered():
 
 
 async def test_other_bad_requests_end_at_once():
-    text, requests = await asked(
-        [ErrorReply(status=400, message="no such model")], prompt="JSON?", max_tokens=5
-    )
+    text, requests = await asked([Fault(status=400, message="no such model")], prompt="JSON?", max_tokens=5)
     assert text == "HTTP 400: no such model" and len(requests) == 1
-    text, requests = await asked([ErrorReply(status=404, message="temperature of max_tokens")])
+    text, requests = await asked([Fault(status=404, message="temperature of max_tokens")])
     assert text == "HTTP 404: temperature of max_tokens" and len(requests) == 1
 
 
@@ -227,21 +225,21 @@ async def test_other_bad_requests_end_at_once():
 
 @pytest.mark.parametrize("status", [408, 409, 429, 500, 503])
 async def test_passing_faults_are_tried_again(status):
-    found, requests = await asked([ErrorReply(status=status), ErrorReply(status=status), ONE], max_retries=2)
+    found, requests = await asked([Fault(status=status), Fault(status=status), ONE], max_retries=2)
     assert found == {"score": 1} and len(requests) == 3
     assert requests[0].body == requests[2].body
 
 
 @pytest.mark.parametrize(("retries", "tries"), [(0, "1 request"), (1, "2 requests"), (3, "4 requests")])
 async def test_a_fault_that_stays_is_told_with_the_number_of_requests(retries, tries):
-    text, requests = await asked([ErrorReply(status=429, message="slow down")], max_retries=retries)
+    text, requests = await asked([Fault(status=429, message="slow down")], max_retries=retries)
     assert text == f"HTTP 429: slow down (given up after {tries})"
     assert len(requests) == retries + 1
 
 
 async def test_a_server_that_asks_for_more_time_than_there_is_is_given_up_at_once():
     for wait in ("59", "3600"):
-        busy = ErrorReply(status=429, message="busy", headers={"Retry-After": wait})
+        busy = Fault(status=429, message="busy", headers={"Retry-After": wait})
         text, requests = await asked([busy], timeout=30.0)
         assert (
             text == "HTTP 429: busy (given up after 1 request: another comes too late)" and len(requests) == 1
@@ -250,14 +248,14 @@ async def test_a_server_that_asks_for_more_time_than_there_is_is_given_up_at_onc
 
 async def test_retry_after_is_honoured():
     found, requests = await asked(
-        [ErrorReply(status=503, headers={"Retry-After": "0"}), ONE], retry_seconds=50.0, timeout=30.0
+        [Fault(status=503, headers={"Retry-After": "0"}), ONE], retry_seconds=50.0, timeout=30.0
     )
     assert found == {"score": 1} and len(requests) == 2
 
 
 async def test_pauses_grow_from_the_first_one(caplog):
     caplog.set_level(logging.WARNING, "benchmax.rewards.judge.asking")
-    text, _ = await asked([ErrorReply(status=500, message="down")], retry_seconds=0.001)
+    text, _ = await asked([Fault(status=500, message="down")], retry_seconds=0.001)
     assert text == "HTTP 500: down (given up after 4 requests)"
     records = [r for r in caplog.records if r.name.startswith("benchmax")]
     assert len(records) == 3
@@ -323,7 +321,7 @@ async def test_a_judge_that_never_gives_a_verdict_is_an_error_that_shows_its_rep
 
 
 async def test_faults_and_bad_replies_share_the_retries():
-    script = [ErrorReply(status=500), {"content": "?"}, ErrorReply(status=500), ONE]
+    script = [Fault(status=500), {"content": "?"}, Fault(status=500), ONE]
     text, requests = await asked(script, max_retries=2)
     assert "given up after 3 requests" in text and len(requests) == 3
     assert (await asked(script, max_retries=3))[0] == {"score": 1}
@@ -346,7 +344,7 @@ class Keys:
 @pytest.mark.parametrize("status", [401, 403])
 async def test_a_refused_key_is_asked_for_anew(status):
     keys = Keys()
-    found, requests = await asked([ErrorReply(status=status), ErrorReply(status=status), ONE], auth=keys)
+    found, requests = await asked([Fault(status=status), Fault(status=status), ONE], auth=keys)
     assert found == {"score": 1}
     assert [request.headers["Authorization"] for request in requests] == [
         "Bearer key-1",
@@ -359,7 +357,7 @@ async def test_a_refused_key_is_asked_for_anew(status):
 @pytest.mark.parametrize("attempts", [1, 3])
 async def test_a_key_that_stays_refused_is_believed_after_the_attempts(attempts):
     text, requests = await asked(
-        [ErrorReply(status=401, message="bad key judge-key-0123456789")],
+        [Fault(status=401, message="bad key judge-key-0123456789")],
         auth_attempts=attempts,
         max_retries=9,
     )
@@ -368,14 +366,14 @@ async def test_a_key_that_stays_refused_is_believed_after_the_attempts(attempts)
 
 
 async def test_refused_keys_do_not_use_up_the_retries():
-    script = [ErrorReply(status=401), ErrorReply(status=500), ErrorReply(status=403), ONE]
+    script = [Fault(status=401), Fault(status=500), Fault(status=403), ONE]
     found, _ = await asked(script, max_retries=1, auth_attempts=3)
     assert found == {"score": 1}
 
 
 async def test_the_pause_before_another_key_grows_by_the_first_one(caplog):
     caplog.set_level(logging.WARNING, "benchmax.rewards.judge.asking")
-    await asked([ErrorReply(status=401)], retry_seconds=0.002, auth_attempts=3)
+    await asked([Fault(status=401)], retry_seconds=0.002, auth_attempts=3)
     records = [r for r in caplog.records if r.name.startswith("benchmax")]
     assert [record.args[1] for record in records] == [0.002, 0.004]
 
@@ -391,7 +389,7 @@ async def test_a_key_nobody_bound_is_a_judge_error():
 
 
 async def test_a_judge_that_hangs_ends_at_the_timeout():
-    async def hang(request: ServedRequest) -> Reply:
+    async def hang(request: ScriptedRequest) -> Reply:
         await asyncio.Event().wait()
         return ONE
 
@@ -400,10 +398,10 @@ async def test_a_judge_that_hangs_ends_at_the_timeout():
 
 
 async def test_the_timeout_says_what_went_before_it():
-    async def fail_then_hang(request: ServedRequest) -> Reply:
+    async def fail_then_hang(request: ScriptedRequest) -> Reply:
         if len(server.requests) > 1:
             await asyncio.Event().wait()
-        return ErrorReply(status=500, message="down")
+        return Fault(status=500, message="down")
 
     async with ChatServer(fail_then_hang) as server:
         with pytest.raises(JudgeError) as caught:
@@ -453,7 +451,7 @@ async def test_an_address_that_is_none_is_told():
 
 
 async def test_redirects_are_not_followed():
-    text, requests = await asked([ErrorReply(status=302, message="moved", headers={"Location": "/v2"})])
+    text, requests = await asked([Fault(status=302, message="moved", headers={"Location": "/v2"})])
     assert text == "HTTP 302: moved" and len(requests) == 1
 
 
@@ -485,7 +483,7 @@ async def test_no_more_questions_run_at_a_time_than_the_judge_takes():
     running = most = 0
     full = asyncio.Event()
 
-    async def answer(request: ServedRequest) -> Reply:
+    async def answer(request: ScriptedRequest) -> Reply:
         nonlocal running, most
         running += 1
         most = max(most, running)
@@ -504,7 +502,7 @@ async def test_no_more_questions_run_at_a_time_than_the_judge_takes():
 
 
 async def test_a_failed_question_gives_its_turn_back():
-    async with ChatServer([ErrorReply(status=400), ErrorReply(status=400), ONE]) as server:
+    async with ChatServer([Fault(status=400), Fault(status=400), ONE]) as server:
         judge = judge_of(server, max_concurrency=1)
         for _ in range(2):
             with pytest.raises(JudgeError):
@@ -515,7 +513,7 @@ async def test_a_failed_question_gives_its_turn_back():
 async def test_a_cancelled_question_leaves_no_call_running():
     arrived, left = asyncio.Event(), asyncio.Event()
 
-    async def hang(request: ServedRequest) -> Reply:
+    async def hang(request: ScriptedRequest) -> Reply:
         arrived.set()
         try:
             await asyncio.Event().wait()

@@ -17,7 +17,7 @@ from benchmax.envs import RolloutFailure, StaticBearerAuth
 from benchmax.envs.model_client import CallLimits, ModelClient, request_defaults
 from benchmax.envs.observe import observe_rollouts
 from benchmax.envs.retry import MAX_RETRY_SECONDS, retry_delay
-from benchmax.testing import ChatServer, ErrorReply, RawReply
+from benchmax.testing import ChatServer, Fault, RawReply
 
 LIMITS = CallLimits(retries=1, retry_seconds=0.0, timeout_seconds=30.0)
 BODY = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
@@ -44,7 +44,7 @@ class CallLog:
 async def test_an_observer_is_told_of_answered_calls_once_each() -> None:
     log = CallLog()
     client = ModelClient(LIMITS)
-    async with ChatServer([ErrorReply(status=503), {"content": "hello"}, ErrorReply(status=400)]) as server:
+    async with ChatServer([Fault(status=503), {"content": "hello"}, Fault(status=400)]) as server:
         with observe_rollouts(log):
             reply = await complete(client, server)
             with pytest.raises(RolloutFailure):
@@ -222,7 +222,7 @@ def test_retry_after_is_read_as_seconds_or_a_date() -> None:
 async def test_a_key_that_the_server_repeats_is_not_in_the_error(status: int) -> None:
     client = ModelClient(LIMITS)
     key = "sk-0123456789abcdef"
-    async with ChatServer([ErrorReply(status=status, message=f"wrong key {key} here")]) as server:
+    async with ChatServer([Fault(status=status, message=f"wrong key {key} here")]) as server:
         context = ModelRequestContext(server.base_url, "m", "r0")
         with pytest.raises(RolloutFailure) as caught:
             await client.complete(context, StaticBearerAuth(key), BODY)
@@ -233,7 +233,7 @@ async def test_a_key_that_the_server_repeats_is_not_in_the_error(status: int) ->
 
 async def test_a_redirect_is_a_failure_that_says_so() -> None:
     client = ModelClient(CallLimits(retries=0, retry_seconds=0.0, timeout_seconds=30.0))
-    async with ChatServer([ErrorReply(status=307, message="")]) as server:
+    async with ChatServer([Fault(status=307, message="")]) as server:
         with pytest.raises(RolloutFailure, match="HTTP 307"):
             await complete(client, server)
         await client.aclose()

@@ -34,7 +34,7 @@ from benchmax.rewards.rubric.prompt import write_rubric_prompt
 from benchmax.rewards.scoring import score_rubrics
 from benchmax.rewards.scoring.checks import check_rollout_ids, check_rubric_keys
 from benchmax.rewards.weighted import WeightedRewards
-from benchmax.testing import ChatServer, ServedRequest
+from benchmax.testing import ChatServer, ScriptedRequest
 
 AUTH = StaticBearerAuth("judge-key-0123456789")
 CLEAR = Rubric("Clear", "It is easy to follow.")
@@ -393,9 +393,9 @@ class Asked:
 
     def __init__(self, verdict: str) -> None:
         self.verdict = verdict
-        self.requests: list[ServedRequest] = []
+        self.requests: list[ScriptedRequest] = []
 
-    def __call__(self, request: ServedRequest) -> Any:
+    def __call__(self, request: ScriptedRequest) -> Any:
         self.requests.append(request)
         prompt = str(request.body["messages"][0]["content"])
         seal = prompt.rsplit('"', 2)[1]

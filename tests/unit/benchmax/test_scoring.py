@@ -13,7 +13,7 @@ from benchmax.rewards.adaptive import RubricCache
 from benchmax.rewards.judge import Judge, JudgeError
 from benchmax.rewards.rubric import Rubric
 from benchmax.rewards.scoring import score_group_rubrics, score_rubrics
-from benchmax.testing import ChatServer, ErrorReply, ServedRequest
+from benchmax.testing import ChatServer, Fault, ScriptedRequest
 from benchmax.testing.chat_server import Reply
 
 CORRECT = Rubric("Correct", "It is right.")
@@ -24,7 +24,7 @@ def judge_of(server: ChatServer) -> Judge:
     return Judge("m", server.base_url, StaticBearerAuth("k"), retry_seconds=0.0, max_retries=0)
 
 
-def prompt_of(request: ServedRequest) -> str:
+def prompt_of(request: ScriptedRequest) -> str:
     return request.body["messages"][0]["content"]
 
 
@@ -35,7 +35,7 @@ def verdict(score: float) -> Reply:
 def by_criterion(**scores: float):
     """Score by the first rubric title that the prompt names."""
 
-    def answer(request: ServedRequest) -> Reply:
+    def answer(request: ScriptedRequest) -> Reply:
         return next(
             verdict(score) for title, score in scores.items() if f"Criterion: {title}\n" in prompt_of(request)
         )
@@ -100,7 +100,7 @@ async def test_a_blank_rollout_id_is_refused():
 async def test_rubrics_are_judged_at_the_same_time():
     both = asyncio.Barrier(2)
 
-    async def answer(request: ServedRequest) -> Reply:
+    async def answer(request: ScriptedRequest) -> Reply:
         await both.wait()
         return verdict(1)
 
@@ -111,7 +111,7 @@ async def test_rubrics_are_judged_at_the_same_time():
 async def test_an_outage_of_one_cancels_the_calls_of_the_others():
     hanging, left = asyncio.Event(), asyncio.Event()
 
-    async def answer(request: ServedRequest) -> Reply:
+    async def answer(request: ScriptedRequest) -> Reply:
         if "Criterion: Rude" in prompt_of(request):
             hanging.set()
             try:
@@ -119,7 +119,7 @@ async def test_an_outage_of_one_cancels_the_calls_of_the_others():
             finally:
                 left.set()
         await hanging.wait()
-        return ErrorReply(status=500, message="down")
+        return Fault(status=500, message="down")
 
     async with ChatServer(answer) as server:
         with pytest.raises(JudgeError, match="HTTP 500: down"):
@@ -139,7 +139,7 @@ async def group_scored(
 
 
 async def test_each_sibling_is_scored_by_itself():
-    def answer(request: ServedRequest) -> Reply:
+    def answer(request: ScriptedRequest) -> Reply:
         return verdict(float("\n| 42\n" in prompt_of(request)))
 
     async with ChatServer(answer) as server:
@@ -155,10 +155,10 @@ async def test_each_sibling_is_scored_by_itself():
 async def test_siblings_are_judged_at_the_same_time_and_fail_together():
     arrived, left = asyncio.Barrier(2), asyncio.Event()
 
-    async def answer(request: ServedRequest) -> Reply:
+    async def answer(request: ScriptedRequest) -> Reply:
         await arrived.wait()
         if "| bad" in prompt_of(request):
-            return ErrorReply(status=400, message="refused")
+            return Fault(status=400, message="refused")
         try:
             await asyncio.Event().wait()
         finally:
@@ -199,7 +199,7 @@ PROPOSED = {
 }
 
 
-def adaptive_judge(request: ServedRequest) -> Reply:
+def adaptive_judge(request: ScriptedRequest) -> Reply:
     """Proposes two rubrics; long answers show work, short ones guess; everything is correct."""
     prompt = prompt_of(request)
     if "Criterion:" not in prompt:

@@ -10,7 +10,7 @@ from benchmax.auth import ModelRequestContext
 from benchmax.rewards.judge import Judge, fence
 from benchmax.rewards.rubric import Rubric
 from benchmax.rewards.scoring import score_group_rubrics
-from benchmax.testing import ChatServer, ServedRequest
+from benchmax.testing import ChatServer, ScriptedRequest
 from benchmax.testing.chat_server import Reply
 
 CORRECT = Rubric("Correct", "It is right.")
@@ -29,7 +29,7 @@ class Keys:
         return {}
 
 
-def answer(request: ServedRequest) -> Reply:
+def answer(request: ScriptedRequest) -> Reply:
     """Propose one rubric; answers of one letter are short, and everything is correct."""
     prompt = str(request.body["messages"][0]["content"])
     seal = prompt.rsplit('"', 2)[1]
