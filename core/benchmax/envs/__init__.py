@@ -21,6 +21,8 @@ from benchmax.envs.shared_types import (
     Tool,
     ValidationDiagnostic,
 )
+from benchmax.envs.tool_source import ToolSource
+from benchmax.envs.tools import FunctionTool
 
 __all__ = [
     "BaseEnv",
@@ -29,6 +31,7 @@ __all__ = [
     "DatasetSplit",
     "Environment",
     "Example",
+    "FunctionTool",
     "InjectedAuth",
     "JsonRow",
     "JsonlDataset",
@@ -42,6 +45,7 @@ __all__ = [
     "RolloutRequest",
     "StaticBearerAuth",
     "Tool",
+    "ToolSource",
     "ValidationDiagnostic",
     "bind_model_auth",
     "canonical_example_id",

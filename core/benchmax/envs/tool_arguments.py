@@ -10,6 +10,10 @@ import re
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
+from benchmax.envs.tool_faults import ArgumentFault, argument_fault, cut, short_json
+
+__all__ = ["ArgumentFault", "check_arguments", "parse_arguments"]
+
 EMPTY_OBJECT = re.compile(r'\s*(\{\s*\}\s*"*\s*)?')
 """Servers write "no arguments" as nothing, blanks, {}, or {} with stray quotes behind it."""
 
@@ -22,10 +26,6 @@ PYTHON_TYPES: Mapping[str, tuple[type, ...]] = {
     "object": (dict,),
     "null": (type(None),),
 }
-
-
-class ArgumentFault(Exception):  # noqa: N818 - the model's fault, told to the model; nothing broke
-    """The arguments cannot be used; the message is meant for the model."""
 
 
 def parse_arguments(text: object) -> dict[str, Any]:
@@ -65,27 +65,37 @@ def check_arguments(tool_name: str, arguments: Mapping[str, Any], schema: object
         ]
     if isinstance(properties, Mapping):
         if not schema.get("additionalProperties") and not schema.get("patternProperties"):
-            faults += [f"{name!r} is not a parameter" for name in arguments if name not in properties]
+            faults += [f"{cut(name)!r} is not a parameter" for name in arguments if name not in properties]
         for name, value in arguments.items():
             faults += _value_faults(name, value, properties.get(name))
     if faults:
-        known = ", ".join(map(repr, properties)) if isinstance(properties, Mapping) and properties else "none"
-        raise ArgumentFault(
-            f"Invalid arguments for tool {tool_name!r}: {'; '.join(faults)}. Its parameters: {known}."
-        )
+        raise argument_fault(tool_name, faults, properties if isinstance(properties, Mapping) else ())
 
 
 def _value_faults(name: str, value: object, schema: object) -> list[str]:
     if not isinstance(schema, Mapping):
         return []
-    declared = schema.get("type")
-    types = [declared] if isinstance(declared, str) else declared
-    if isinstance(types, (list, tuple)) and not any(_has_type(value, each) for each in types):
-        return [f"{name!r} must be {' or '.join(map(str, types))}, not {json.dumps(value)[:80]}"]
+    types = _declared_types(schema)
+    if types is not None and not any(_has_type(value, each) for each in types):
+        return [f"{name!r} must be {' or '.join(map(str, types))}, not {short_json(value)}"]
     choices = schema.get("enum")
     if isinstance(choices, (list, tuple)) and value not in choices:
         return [f"{name!r} must be one of {json.dumps(list(choices), default=str)}"]
     return []
+
+
+def _declared_types(schema: Mapping[str, Any]) -> list[object] | None:
+    """Return the types that a schema or the members of its union name; None when one of them names none."""
+    declared = schema.get("type")
+    if declared is None:
+        members = schema.get("anyOf", schema.get("oneOf"))
+        if not isinstance(members, (list, tuple)) or not all(isinstance(each, Mapping) for each in members):
+            return None
+        found = [_declared_types(each) for each in members]
+        return None if None in found else [each for types in found for each in types or ()]
+    if isinstance(declared, str):
+        return [declared]
+    return list(declared) if isinstance(declared, (list, tuple)) else None
 
 
 def _has_type(value: object, declared: object) -> bool:

@@ -1,78 +1,136 @@
-"""Derive a JSON schema from a function's signature, for the hints that have a plain form."""
+"""JSON schemas of tool parameters: check those that are given, tidy those that pydantic made."""
 
 from __future__ import annotations
 
-import inspect
-import types
-import typing
-from collections.abc import Callable, Mapping, Sequence
-from enum import Enum
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
 
-PLAIN_TYPES: Mapping[object, str] = {
-    str: "string",
-    bool: "boolean",
-    int: "integer",
-    float: "number",
-    type(None): "null",
-}
+TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+"""What OpenAI and the servers that speak its protocol take as the name of a function."""
+MAX_DEPTH = 64
+"""Levels of nesting that a schema may have."""
+MAX_INLINED_CHARS = 8_000
+"""A schema that is longer than this without `$ref` keeps its `$defs`."""
+REF = "#/$defs/"
+NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
+"""Keywords whose keys are names that somebody chose, not keywords."""
 
 
-def make_parameters(function: Callable[..., object]) -> dict[str, Any]:
-    """Return the schema of an object with the function's parameters as properties.
+def check_tool_name(name: object) -> str:
+    """Return a name that every server takes; ValueError says what is wrong with another."""
+    if not isinstance(name, str) or not TOOL_NAME.fullmatch(name):
+        raise ValueError(
+            f"a tool cannot be called {name!r}: 1 to 64 letters a-z A-Z, digits, '_' and '-' are possible; "
+            "FunctionTool(function=..., name='...') gives a function another name"
+        )
+    return name
 
-    `str int float bool None`, `list[T]`, `dict[str, T]`, `Literal`, `Enum` and unions are
-    described; `Annotated[T, "words"]` adds a description; any other hint leaves the value
-    open. Parameters without a default are required; `**kwargs` allows other names.
+
+def check_schema(tool_name: str, schema: object) -> None:
+    """Raise ValueError unless the parameters of a tool are a JSON schema that can be written down.
+
+    What contains itself is found, and so is anything that JSON has no form for; the
+    message names the tool and the place.
     """
+    if not isinstance(schema, Mapping):
+        raise ValueError(
+            f"tool {tool_name!r}: parameters must be a JSON schema (a mapping), not {type(schema).__name__}"
+        )
+    if schema.get("type", "object") != "object":
+        raise ValueError(
+            f"tool {tool_name!r}: parameters must be the schema of an object, not of {schema['type']!r}"
+        )
+    _check_value(tool_name, schema, "parameters", ())
+
+
+def _check_value(tool_name: str, value: object, path: str, above: tuple[int, ...]) -> None:
+    if value is None or isinstance(value, (str, int, float)):
+        return
+    if not isinstance(value, (Mapping, list, tuple)):
+        raise ValueError(f"tool {tool_name!r}: {path} is {type(value).__name__}, which JSON has no form for")
+    if id(value) in above:
+        raise ValueError(
+            f"tool {tool_name!r}: {path} contains itself; write a recursive schema with $defs and $ref"
+        )
+    if len(above) >= MAX_DEPTH:
+        raise ValueError(f"tool {tool_name!r}: {path} is nested more than {MAX_DEPTH} levels deep")
+    inside = (*above, id(value))
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            if not isinstance(key, str):
+                raise ValueError(f"tool {tool_name!r}: {path} has the key {key!r}, which is not text")
+            _check_value(tool_name, item, f"{path}.{key}", inside)
+    else:
+        for place, item in enumerate(value):
+            _check_value(tool_name, item, f"{path}[{place}]", inside)
+
+
+def tidy_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a schema as models read it best: no titles, and no `$ref` where it can be written out.
+
+    A type that contains itself stays a `$ref` into `$defs`, and so does everything when the
+    schema would otherwise be longer than MAX_INLINED_CHARS.
+    """
+    definitions: Mapping[str, Any] = schema.get("$defs", {})
+    recursive = {name for name in definitions if name in _reachable(name, definitions)}
+    body = {key: value for key, value in schema.items() if key != "$defs"}
+    tidied: dict[str, Any]
+    budget = [MAX_INLINED_CHARS]
     try:
-        hints = get_type_hints(function, include_extras=True)
-    except (NameError, TypeError, AttributeError):  # hints that only exist for the type checker
-        hints = {}
-    properties: dict[str, Any] = {}
-    required: list[str] = []
-    open_ended = False
-    for parameter in inspect.signature(function).parameters.values():
-        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
-            open_ended = True
-        elif parameter.kind is not inspect.Parameter.VAR_POSITIONAL:
-            properties[parameter.name] = value_schema(hints.get(parameter.name, Any))
-            if parameter.default is inspect.Parameter.empty:
-                required.append(parameter.name)
-    schema: dict[str, Any] = {"type": "object", "properties": properties}
-    if required:
-        schema["required"] = required
-    schema["additionalProperties"] = open_ended
-    return schema
+        tidied = _tidied(body, definitions, recursive, budget)
+        kept = recursive
+    except _TooLongError:
+        tidied, kept = _tidied(body, definitions, set(definitions), [10**9]), set(definitions)
+    if kept:
+        tidied["$defs"] = {
+            name: _tidied(definitions[name], definitions, kept, [10**9])
+            for name in definitions
+            if name in kept
+        }
+    return tidied
 
 
-def value_schema(hint: Any) -> dict[str, Any]:  # Any: a type hint is any object
-    """Return the schema of one type hint; an empty one where there is no plain form."""
-    if hint in PLAIN_TYPES:
-        return {"type": PLAIN_TYPES[hint]}
-    if isinstance(hint, type) and issubclass(hint, Enum):
-        return {"enum": [member.value for member in hint]}
-    origin, arguments = get_origin(hint) or hint, get_args(hint)
-    if origin is Annotated:
-        words = [extra for extra in hint.__metadata__ if isinstance(extra, str)]
-        return value_schema(hint.__origin__) | ({"description": words[0]} if words else {})
-    if origin is Literal:
-        return {"enum": list(arguments)}
-    if origin is Union or origin is types.UnionType:
-        return _union_schema(arguments)
-    if origin in (list, tuple, set, frozenset, Sequence, typing.Sequence):
-        items = value_schema(arguments[0]) if arguments else {}
-        return {"type": "array"} | ({"items": items} if items else {})
-    if origin in (dict, Mapping, typing.Mapping):
-        values = value_schema(arguments[1]) if len(arguments) == 2 else {}
-        return {"type": "object"} | ({"additionalProperties": values} if values else {})
-    return {}
+class _TooLongError(Exception):
+    """Written out, the schema is too long."""
 
 
-def _union_schema(arguments: Sequence[Any]) -> dict[str, Any]:
-    members = [value_schema(argument) for argument in arguments]
-    if not all(members):
-        return {}
-    if all(member.keys() == {"type"} for member in members):
-        return {"type": [member["type"] for member in members]}
-    return {"anyOf": members}
+def _tidied(
+    schema: Any, definitions: Mapping[str, Any], kept: set[str], budget: list[int], *, names: bool = False
+) -> Any:  # Any: a JSON schema is any JSON
+    """Return a copy without titles, references other than those in `kept` written out."""
+    if isinstance(schema, list):
+        return [_tidied(item, definitions, kept, budget) for item in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    name = str(schema.get("$ref", "")).removeprefix(REF)
+    if not names and name in definitions and name not in kept:
+        beside = {key: value for key, value in schema.items() if key != "$ref"}
+        schema = {**definitions[name], **beside}
+    copy: dict[str, Any] = {}
+    for key, value in schema.items():
+        if not names and (key == "discriminator" or (key == "title" and isinstance(value, str))):
+            continue  # a discriminator's mapping points at definitions that are gone, and oneOf says it too
+        budget[0] -= len(key) + (4 if isinstance(value, (Mapping, list)) else len(json.dumps(value)))
+        if budget[0] < 0:
+            raise _TooLongError
+        copy[key] = _tidied(value, definitions, kept, budget, names=not names and key in NAMED)
+    return copy
+
+
+def _reachable(start: str, definitions: Mapping[str, Any]) -> set[str]:
+    """Return the definitions that one refers to, directly or through others."""
+    found: set[str] = set()
+    waiting = [definitions[start]]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, list):
+            waiting += value
+        elif isinstance(value, Mapping):
+            name = str(value.get("$ref", "")).removeprefix(REF)
+            if name in definitions and name not in found:
+                found.add(name)
+                waiting.append(definitions[name])
+            waiting += value.values()
+    return found

@@ -15,7 +15,6 @@ from benchmax.envs.base.dataset import resolve_dataset_path
 from benchmax.envs.base.reply import read_reply
 from benchmax.envs.base.tool_box import ToolBox
 from benchmax.envs.tool_results import tool_content
-from benchmax.envs.tool_schema import make_parameters, value_schema
 from benchmax.envs.tools import FunctionTool, bind_tools, call_function_tool
 from benchmax.envs.worker_thread import call_in_thread
 from benchmax.testing import ChatServer, function_call
@@ -174,36 +173,50 @@ def test_results_become_readable_compact_text() -> None:
     assert tool_content(True) == "true"
 
 
+def parameters_of(function: Any) -> Mapping[str, Any]:
+    return FunctionTool(function=function, name="f").parameters
+
+
 def test_hints_without_details_leave_them_out() -> None:
-    assert value_schema(list) == {"type": "array"}
-    assert value_schema(list[object]) == {"type": "array"}
-    assert value_schema(dict) == {"type": "object"}
-    assert value_schema(dict[str, object]) == {"type": "object"}
-    assert value_schema(Annotated[int, 5]) == {"type": "integer"}
-    assert value_schema(Annotated[int, 5, "how many", "more"]) == {
-        "type": "integer",
-        "description": "how many",
+    def hinted(
+        a: list,  # type: ignore[type-arg]
+        b: list[object],
+        c: dict,  # type: ignore[type-arg]
+        d: dict[str, object],
+        e: Annotated[int, 5],
+        f: Annotated[int, 5, "how many", "more"],
+        g: Sequence[int],
+    ) -> None:
+        return None
+
+    assert parameters_of(hinted)["properties"] == {
+        "a": {"type": "array", "items": {}},
+        "b": {"type": "array", "items": {}},
+        "c": {"type": "object", "additionalProperties": True},
+        "d": {"type": "object", "additionalProperties": True},
+        "e": {"type": "integer"},
+        "f": {"type": "integer", "description": "how many"},
+        "g": {"type": "array", "items": {"type": "integer"}},
     }
-    assert value_schema(Sequence[int]) == {"type": "array", "items": {"type": "integer"}}
 
 
 def test_parameters_without_hints_are_open_and_kwargs_allow_other_names() -> None:
     def free(a, *rest, b=1, **others):  # type: ignore[no-untyped-def]
         return a
 
-    assert make_parameters(free) == {
+    assert parameters_of(free) == {
         "type": "object",
-        "properties": {"a": {}, "b": {}},
+        "properties": {"a": {}, "b": {"default": 1}},
         "required": ["a"],
         "additionalProperties": True,
     }
 
 
-def test_hints_that_only_a_type_checker_knows_leave_the_parameter_open() -> None:
-    def odd(a: Nowhere) -> None:  # type: ignore[name-defined]  # noqa: F821
+def test_hints_that_only_a_type_checker_knows_leave_their_own_parameter_open() -> None:
+    def odd(a: Nowhere, b: int) -> None:  # type: ignore[name-defined]  # noqa: F821
         return None
 
-    assert make_parameters(odd)["properties"] == {"a": {}}
+    assert parameters_of(odd)["properties"] == {"a": {}, "b": {"type": "integer"}}
 
 
 class Adder:
@@ -220,7 +233,7 @@ class Adder:
 def test_an_object_that_can_be_called_is_a_tool_by_the_name_of_its_class() -> None:
     (tool,) = bind_tools([Adder()], object()).values()
     assert (tool.name, tool.description) == ("Adder", "Adds one.")
-    assert FunctionTool(function=lambda a: a).description == ""
+    assert FunctionTool(function=lambda a: a, name="same").description == ""
 
 
 async def test_a_plain_function_runs_in_the_loops_thread_unless_asked_otherwise() -> None:

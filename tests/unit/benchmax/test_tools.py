@@ -60,10 +60,10 @@ def test_the_schema_comes_from_signature_and_docstring() -> None:
                 "type": "object",
                 "properties": {
                     "city": {"type": "string", "description": "Name of the city"},
-                    "days": {"type": "integer"},
-                    "unit": {"enum": ["c", "f"]},
+                    "days": {"type": "integer", "default": 1},
+                    "unit": {"type": "string", "enum": ["c", "f"], "default": "c"},
                     "tags": {"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "null"}]},
-                    "scale": {"enum": ["c", "f"]},
+                    "scale": {"type": "string", "enum": ["c", "f"], "default": "c"},
                     "extra": {
                         "anyOf": [
                             {"type": "object", "additionalProperties": {"type": "number"}},
@@ -71,7 +71,7 @@ def test_the_schema_comes_from_signature_and_docstring() -> None:
                         ]
                     },
                     "raw": {},
-                    "near": {"type": ["integer", "string"]},
+                    "near": {"anyOf": [{"type": "integer"}, {"type": "string"}], "default": 0},
                 },
                 "required": ["city"],
                 "additionalProperties": False,

@@ -12,10 +12,12 @@ from benchmax.auth import ModelRequestContext
 from benchmax.envs.base.budgets import check_max_tool_calls, check_max_turns
 from benchmax.envs.base.conversation import Conversation
 from benchmax.envs.base.rollout import PROMPT_FIELD, BaseRollout, own_copy, read_messages, read_payload
+from benchmax.envs.base.scoring import ask_for_reward
 from benchmax.envs.base.tool_box import ToolBox
 from benchmax.envs.reward_values import RewardMap
 from benchmax.envs.shared_types import Example, Message, RolloutFailure, RolloutRequest
 from benchmax.envs.termination import FINISHED, describe_error, settle_termination_reason
+from benchmax.envs.tool_opening import open_tools
 
 if TYPE_CHECKING:
     from benchmax.envs.base.env import BaseEnv, Payload
@@ -30,6 +32,7 @@ class Attempt:
         max_turns = check_max_turns(env.max_turns)
         if max_turns is None:
             raise ValueError(f"{type(env).__name__} must configure max_turns before rollout")
+        self._tool_plan = env.tool_plan
         messages, self._example_args = read_payload(request.example.payload)
         self._env = env
         self._request = request
@@ -61,8 +64,11 @@ class Attempt:
         try:
             async with self._env.rollout_context(self._request.rollout_id, self._own_example()):
                 entered = True
-                await self._talk()
-                await self._score()
+                async with open_tools(
+                    self._tool_plan, self._env, self._request.rollout_id, self._own_example()
+                ):
+                    await self._talk()
+                    await self._score()
         except RolloutFailure as failure:
             self._fail(failure)
         except (Exception, SystemExit) as error:
@@ -114,7 +120,7 @@ class Attempt:
         rollout = self._ended()
         if rollout.rewards is None:
             try:
-                rewards = await _awaited(self._env.compute_reward(rollout))
+                rewards = await ask_for_reward(self._env, rollout)
                 self._rollout = replace(rollout, rewards=rewards)
             except RolloutFailure as failure:
                 self._fail(failure)

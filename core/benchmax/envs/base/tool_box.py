@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Any
 from benchmax.envs.shared_types import Message, RolloutFailure
 from benchmax.envs.termination import describe_error
 from benchmax.envs.tool_arguments import ArgumentFault, check_arguments, parse_arguments
+from benchmax.envs.tool_faults import cut
 from benchmax.envs.tool_results import tool_content
+from benchmax.envs.tool_schema import check_schema
+from benchmax.envs.tools import seconds_left
 
 if TYPE_CHECKING:
     from benchmax.envs.base.env import BaseEnv
@@ -22,53 +25,76 @@ class ToolBox:
     def __init__(self, env: BaseEnv, rollout_id: str, definitions: Iterable[Mapping[str, Any]]) -> None:
         self._env = env
         self._rollout_id = rollout_id
+        self._tools = env.rollout_tools()
         self.definitions = [dict(definition) for definition in definitions]
         self._schemas = {_name_of(definition): _schema_of(definition) for definition in self.definitions}
 
     async def answer_all(self, calls: Sequence[Mapping[str, Any]], *, into: list[Message]) -> None:
         """Append one tool message per call, in order of the calls.
 
-        One call at a time, unless the environment allows `parallel_tool_calls`; then all
-        of them finish even if one fails. RolloutFailure ends the rollout; the answers
-        before it are kept.
+        One call at a time, unless the environment allows `parallel_tool_calls`; then
+        neighbours run side by side, except for exclusive tools, and all of them finish even
+        if one fails. RolloutFailure ends the rollout; the answers before it are kept.
         """
-        if not self._env.parallel_tool_calls:
-            for call in calls:
-                into.append(await self.answer(call))
-            return
-        answers = await asyncio.gather(*(self.answer(call) for call in calls), return_exceptions=True)
-        for answer in answers:
-            if isinstance(answer, BaseException):
-                raise answer
-            into.append(answer)
+        for together in self._batches(calls):
+            if len(together) == 1:
+                into.append(await self.answer(together[0]))
+                continue
+            answers = await asyncio.gather(*(self.answer(call) for call in together), return_exceptions=True)
+            for answer in answers:
+                if isinstance(answer, BaseException):
+                    raise answer
+                into.append(answer)
+
+    def _batches(self, calls: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
+        """Return the calls in order, those in one list that may run at the same time."""
+        batches: list[list[Mapping[str, Any]]] = []
+        open_to_more = False
+        for call in calls:
+            tool = self._tools.get(_called_name(call))
+            alone = not self._env.parallel_tool_calls or (tool is not None and tool.exclusive)
+            if open_to_more and not alone:
+                batches[-1].append(call)
+            else:
+                batches.append([call])
+            open_to_more = not alone
+        return batches
 
     async def answer(self, call: Mapping[str, Any]) -> Message:
         """Return the tool message for one call; the model's own mistakes are answered in words."""
         try:
             content = await self._content(call)
         except ArgumentFault as fault:
-            content = str(fault)
+            content = tool_content(str(fault))
         return {"role": "tool", "tool_call_id": call["id"], "content": content}
 
     async def _content(self, call: Mapping[str, Any]) -> str | list[Any]:
         function = call.get("function")
         if call.get("type") != "function" or not isinstance(function, Mapping):
             raise ArgumentFault(
-                f"Unsupported tool call type {call.get('type')!r}: call a function tool instead."
+                f"Unsupported tool call type {cut(str(call.get('type')))!r}: call a function tool instead."
             )
         name, text = function["name"], function["arguments"]
         if name not in self._schemas:
-            raise ArgumentFault(f"Unknown tool: {name}")
+            raise ArgumentFault(f"Unknown tool: {cut(name)}")
+        tool = self._tools.get(name)
         arguments = parse_arguments(text)
-        check_arguments(name, arguments, self._schemas[name])
+        if tool is None:
+            check_arguments(name, arguments, self._schemas[name])
+        else:
+            tool.convert(arguments)
         self._check_signature(name, arguments)
-        limit = self._env.tool_timeout_seconds
+        limit = seconds_left(tool, self._env.tool_timeout_seconds)
+        max_chars = self._env.max_result_chars
+        if tool is not None and tool.max_result_chars is not None:
+            max_chars = tool.max_result_chars
         clock = asyncio.timeout(limit)
         try:
             async with clock:
-                result = self._env.run_tool(self._rollout_id, name, **arguments)
-                return tool_content(await result if inspect.isawaitable(result) else result)
-        except RolloutFailure:
+                running = self._env.run_tool(self._rollout_id, name, **arguments)
+                result = await running if inspect.isawaitable(running) else running
+                return tool_content(result, max_chars=max_chars)
+        except (RolloutFailure, ArgumentFault):
             raise
         except (Exception, SystemExit) as error:
             # the author's run_tool: a defect there ends this rollout alone
@@ -94,4 +120,12 @@ def _name_of(definition: Mapping[str, Any]) -> str:
 
 
 def _schema_of(definition: Mapping[str, Any]) -> object:
-    return definition["function"].get("parameters")
+    schema = definition["function"].get("parameters")
+    if isinstance(schema, Mapping):
+        check_schema(definition["function"]["name"], schema)
+    return schema
+
+
+def _called_name(call: Mapping[str, Any]) -> str:
+    function = call.get("function")
+    return str(function.get("name")) if isinstance(function, Mapping) else ""
