@@ -89,4 +89,4 @@ def find_part_faults(data: Mapping[str, Any], wrong: Sequence[Sequence[Any]], pa
         return []
     from castform.compose.load import find_faults
 
-    return find_faults(found, where=str(path or "this run"))
+    return find_faults(found, where=str(path or "this run"), dropped=set(dropped))

@@ -6,7 +6,7 @@ import dataclasses
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -58,18 +58,19 @@ class Composing:
         faults: Faults,
         *,
         weights: Mapping[str, float],
-        partial: bool = False,
+        dropped: Collection[str] = (),
     ) -> None:
         self.section = section
         self.weights = weights
         """By component; those of the run included."""
         self.where = where
         self.faults = faults
-        self.partial = partial
-        """Parts of the section were dropped as faulty: what is missing says nothing."""
+        self.dropped = dropped
+        """Keys of the section that were dropped, whole or in part, as faulty: what they lack says nothing."""
         self.finder = PartFinder(registry=registry, faults=faults)
         self.found = _Found()
         self.data_files: dict[str, str] = {}
+        self.prompt_faults: list[str] = []
         self.base_dir = Path(os.path.abspath(section.base_dir))  # noqa: PTH100 - symbolic links stay as they are
 
     def compose(self) -> Composition | None:
@@ -85,7 +86,7 @@ class Composing:
         for rubric in section.rubrics:
             self._add_rubric(rubric, judge)
         self._check_terms()
-        if section.dataset is None and not self.partial:
+        if section.dataset is None and "dataset" not in self.dropped:
             self.faults.add("dataset", "is not there; give an id, a JSONL file or rows")
         if section.eval_dataset is not None and section.held_out is not None:
             self.faults.add("held_out", "is for a dataset that is split; eval_dataset is there already")
@@ -156,8 +157,8 @@ class Composing:
     def _parse_prompt(self) -> PromptTemplate | None:
         if not self.section.prompt:
             return None
-        prompt, faults = parse_prompt(self.section.prompt)
-        for fault in faults:
+        prompt, self.prompt_faults = parse_prompt(self.section.prompt)
+        for fault in self.prompt_faults:
             self.faults.add("prompt", fault)
         return prompt
 
@@ -223,7 +224,7 @@ class Composing:
 
     def _make_judge(self) -> Judge | None:
         if self.section.judge is None:
-            if self.section.rubrics and not self.partial:
+            if self.section.rubrics and "judge" not in self.dropped:
                 self.faults.add("judge", "is not there, and rubrics need one: model, base_url, api_key_env")
             return None
         try:
@@ -263,8 +264,11 @@ class Composing:
 
     def _check_terms(self) -> None:
         section, names = self.section, [term.name for term in self.found.terms]
-        for name in self.weights:
-            if name not in names and not self.faults.lines:
+        if self.dropped and not {"rewards", "rubrics"}.isdisjoint(self.dropped):
+            return
+        complete = len(names) == len(section.rewards) + len(section.rubrics)
+        for name in self.weights if complete else ():
+            if name not in names:
                 close = suggest_names(name, {normalize_name(n): n for n in names})
                 meant = next((n for n in names if close and normalize_name(n) == close[0]), None)
                 self.faults.add(
@@ -272,13 +276,9 @@ class Composing:
                     "no component is called that; "
                     + (f"did you mean {meant!r}?" if meant else f"there are {quote_names(names)}"),
                 )
-        if self.partial:
-            return
         if not (section.rewards or section.rubrics):
             self.faults.add("rewards", "are not there, and no rubrics either, so nothing would ever be paid")
-        elif len(names) == len(section.rewards) + len(section.rubrics) and not any(
-            term.weight for term in self._weighed()
-        ):
+        elif complete and not any(term.weight for term in self._weighed()):
             self.faults.add("rewards", "all have the weight 0: metrics alone make no score")
 
     def _weighed(self) -> list[Term]:
@@ -291,6 +291,8 @@ class Composing:
 
     def _check_rows(self, composition: Composition) -> None:
         """Look at the rows that are there already; those of plugins are looked at when they are loaded."""
+        if "prompt" in self.dropped or self.prompt_faults:
+            return
         sides = []
         for at, source in (("dataset", composition.source), ("eval_dataset", composition.eval_source)):
             if source is None or source.maker is not None:

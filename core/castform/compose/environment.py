@@ -211,8 +211,8 @@ def _find_row_faults(composition: Composition, row: Mapping[str, Any]) -> Iterab
     if composition.gold and composition.gold not in row:
         yield f"{describe_missing(composition.gold, row)}; gold names it"
     known = {*row, PROMPT_FIELD}
-    if answer_field(row, composition.gold) is not None:
-        known.add("ground_truth")
+    if composition.gold or answer_field(row, "") is not None:
+        known.add("ground_truth")  # one that gold names and the row lacks was told above
     for term in composition.terms:
         if not isinstance(term, RewardTerm):
             continue

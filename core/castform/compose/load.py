@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -89,16 +89,20 @@ def compose_section(
     )
 
 
-def find_faults(section: EnvironmentSection, *, where: str) -> list[str]:
-    """Return what is wrong with the parts of a section, besides what its form says already."""
+def find_faults(section: EnvironmentSection, *, where: str, dropped: Collection[str]) -> list[str]:
+    """Return what else is wrong with a section that lost some of its keys, `dropped`, for their form."""
     if section.mix:
         return []
     faults = Faults()
-    Composing(section, where, load_registry(), faults, weights=section.weights, partial=True).compose()
+    Composing(section, where, load_registry(), faults, weights=section.weights, dropped=dropped).compose()
     return faults.lines
 
 
 def plain_section(section: EnvironmentSection) -> dict[str, Any]:
-    """Return a section as plain data, defaults left out, and the folder that it lies in."""
-    data: dict[str, Any] = section.model_dump(mode="json", exclude_defaults=True, exclude={"base_dir", "id"})
+    """Return a section as plain data, without defaults, the folder that it lies in and where it runs."""
+    from castform.environment_section import WORKER_KEYS
+
+    data: dict[str, Any] = section.model_dump(
+        mode="json", exclude_defaults=True, exclude={"base_dir", "id", *WORKER_KEYS}
+    )
     return data

@@ -96,12 +96,8 @@ def describe_missing(name: str, row: Mapping[str, Any]) -> str:
     """Return words for a field that a row lacks."""
     known = {normalize_name(str(key)): str(key) for key in row}
     close = suggest_names(name, known)
-    hint = (
-        f"did you mean {known[close[0]]!r}?"
-        if close
-        else f"it has {quote_names(map(str, row)) or 'no fields'}"
-    )
-    return f"has no field {name!r}; {hint}"
+    meant = f"; did you mean {known[close[0]]!r}?" if close else ""
+    return f"has no field {name!r} (it has {quote_names(map(str, row)) or 'none'}{meant})"
 
 
 def answer_field(row: Mapping[str, Any], gold: str) -> str | None:
