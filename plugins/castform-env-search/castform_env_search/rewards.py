@@ -12,7 +12,8 @@ from typing import Any
 from benchmax.rag import score_rag_sources
 from benchmax.rag.results import INDENT, search_text
 from benchmax.rag.scoring import score_citations
-from benchmax.rewards import extract_completion_text, match_answer, read_tagged_answer
+from benchmax.rewards import extract_answer, extract_completion_text, match_answer, read_tagged_answer
+from benchmax.rewards.answers.plain import plain_words
 from castform_env_search.index import cut_words
 
 Messages = Sequence[Mapping[str, Any]]
@@ -24,7 +25,7 @@ ANSWER_CHARACTERS = 200
 
 
 def correct_reward(text: str, ground_truth: str | int | float) -> float:
-    """Return 1 when the one pair of <answer> tags holds the right answer, else 0.
+    """Return 1 when the one pair of <answer> tags holds the right answer and nothing else, else 0.
 
     Numbers count by value; words in any case, without a leading article.
     """
@@ -32,8 +33,14 @@ def correct_reward(text: str, ground_truth: str | int | float) -> float:
     if answer is None or len(answer) > ANSWER_CHARACTERS:
         return 0.0
     gold = str(ground_truth)
-    kind = "number" if _NUMBER.fullmatch(gold) else "text"
-    return match_answer(answer, gold, kind=kind, ignore_articles=True)  # type: ignore[arg-type]  # one of its kinds
+    if not _NUMBER.fullmatch(gold):
+        return match_answer(answer, gold, kind="text", ignore_articles=True)
+    said = plain_words(extract_answer(answer) or "")
+    return float(_NUMBER.fullmatch(said) is not None and _value(said) == _value(gold))
+
+
+def _value(number: str) -> float:
+    return float(number.replace(",", ""))
 
 
 def format_reward(text: str) -> float:

@@ -38,6 +38,11 @@ def searched(content: str, reply: str) -> list[dict[str, Any]]:
         ("Odo Varn", "Odo Varn", 0.0),
         ("<answer>Odo Varn", "Odo Varn", 0.0),
         ("<answer>14</answer>", "1412", 0.0),
+        ("<answer>\\boxed{1412}</answer>", "1412", 1.0),
+        ("<answer>-1412</answer>", "1412", 0.0),
+        ("<answer>anything but 1412, which is wrong</answer>", "1412", 0.0),
+        ("<answer>1412 or 1413</answer>", "1412", 0.0),
+        ("<answer>nan</answer>", "1412", 0.0),
         ("<answer>" + " " * 300 + "x" * 201 + "</answer>", "x" * 201, 0.0),
     ],
 )
