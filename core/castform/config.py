@@ -10,7 +10,7 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError, model_validator
 
 from castform.config_faults import describe_fault, find_part_faults
-from castform.environment_section import MORE_KEYS, PART_KEYS, EnvironmentSection
+from castform.environment_section import MORE_KEYS, PART_KEYS, WORKER_KEYS, EnvironmentSection
 from castform.errors import ConfigError
 from castform.section import Section as _Section
 
@@ -170,7 +170,8 @@ def load_config(path: Path | None = None, assignments: Sequence[str] = (), **fla
         if isinstance(section, dict) and section.get("id"):
             file, flags = None, {**flags, "environment__id": None}  # a run's config with an id of its own
         else:
-            data["environment"] = {}  # the file itself is the environment's id
+            kept = section.items() if isinstance(section, dict) else ()
+            data["environment"] = {k: v for k, v in kept if k in WORKER_KEYS}  # the file itself is the id
     for text in assignments:
         key, sep, value = text.partition("=")
         if not sep or not key.strip():

@@ -32,6 +32,8 @@ PART_LISTS: dict[str, Callable[[Any, str], Any]] = {
 """Keys that hold several parts, and what writes their short forms out."""
 PART_KEYS = ("dataset", "eval_dataset", "prompt", "tools", "rewards", "rubrics", "judge", "mix")
 """What makes an `[environment]` a composed one."""
+WORKER_KEYS = ("workers", "worker_memory_mb", "worker_hang_seconds")
+"""Where an environment runs, which changes nothing in it."""
 MORE_KEYS = (
     "summary",
     "held_out",
@@ -57,6 +59,12 @@ class EnvironmentSection(Section):
     """Weight of a reward component in the score; a component that is not named weighs 1, or as its part says."""
     base_dir: Path = Path()
     """Folder that relative dataset paths of the environment start from."""
+    workers: int = Field(0, ge=0, le=256)
+    """Processes that the environment runs in (docs/isolation.md). 0: in this one, unless it is installed isolated."""
+    worker_memory_mb: int | None = Field(None, ge=1)
+    """Most memory of one worker process; beyond it it is ended and its rollouts fail. Unset: no limit."""
+    worker_hang_seconds: float = Field(60.0, gt=0)
+    """Longest that a worker process may not answer while it runs rollouts; then it is ended and they fail."""
     summary: str = ""
     """One line about a composed environment."""
     dataset: DatasetPart | None = None

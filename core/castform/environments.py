@@ -12,6 +12,7 @@ from castform.environment_section import EnvironmentSection
 from castform.errors import CastformError, UsageError
 from castform.plugins.environments import LoadedEnvironment, load_environment
 from castform.rollouts import Split
+from castform.workers.limits import WorkerLimits
 
 logger = logging.getLogger(__name__)
 
@@ -19,8 +20,14 @@ logger = logging.getLogger(__name__)
 def load_configured(section: EnvironmentSection) -> LoadedEnvironment:
     """Load the environment of a run's config: the one with its id, or the one that its parts compose.
 
-    Raises what `load_environment` raises; UsageError where the section names nothing.
+    With `workers` it runs in processes of its own. Raises what `load_environment` raises;
+    UsageError where the section names nothing.
     """
+    limits = WorkerLimits(hang_seconds=section.worker_hang_seconds, memory_mb=section.worker_memory_mb)
+    if section.workers and (section.is_composed or section.id.endswith(".toml")):
+        from castform.workers.start import start_section
+
+        return start_section(section, limits=limits)
     if section.is_composed:
         from castform.compose.load import compose_section
 
@@ -31,7 +38,7 @@ def load_configured(section: EnvironmentSection) -> LoadedEnvironment:
         from castform.compose.load import load_composed
 
         return load_composed(Path(section.id).expanduser(), section.args, weights=section.weights)
-    return load_environment(section.id, section.args)
+    return load_environment(section.id, section.args, workers=section.workers, limits=limits)
 
 
 async def close_environment(environment: Environment[Any, Any]) -> None:

@@ -27,6 +27,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SCORE",
         help="score that counts as a pass; default: the right answer's",
     )
+    parser.add_argument(
+        "--workers",
+        type=int,
+        metavar="N",
+        help="processes for the environment; 0: none (environment.workers)",
+    )
     add_model_arguments(parser, required=True)
 
 
@@ -64,6 +70,7 @@ def load_eval_config(args: argparse.Namespace) -> RunConfig:
         eval__samples=args.samples,
         eval__examples=args.examples,
         eval__temperature=args.temperature,
+        environment__workers=args.workers,
     )
     if config.eval.samples > 1 and config.eval.temperature == 0 and args.temperature is None:
         changed = config.eval.model_copy(update={"temperature": config.sampling.temperature})

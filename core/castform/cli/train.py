@@ -31,6 +31,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--steps", type=int, help="optimiser steps (run.steps)")
     parser.add_argument("--seed", type=int, help="seed of everything random (run.seed)")
     parser.add_argument("--max-seconds", type=float, help="train for at most this long (run.max_seconds)")
+    parser.add_argument(
+        "--workers",
+        type=int,
+        metavar="N",
+        help="processes for the environment; 0: none (environment.workers)",
+    )
     parser.add_argument("--config", type=Path, metavar="FILE", help="TOML file with settings")
     parser.add_argument(
         "--set",
@@ -65,6 +71,7 @@ def run(args: argparse.Namespace) -> int:
         args.config,
         args.assignments,
         environment__id=args.environment,
+        environment__workers=args.workers,
         model__id=args.model,
         run__steps=args.steps,
         run__seed=args.seed,
@@ -142,13 +149,17 @@ def _resume(args: argparse.Namespace) -> int:
     if given:
         raise UsageError(
             f"--resume goes on with the settings of the run, so it does not take {', '.join(given)}",
-            hint="--steps and --max-seconds may change; for other settings start a new run",
+            hint="--steps, --max-seconds and --workers may change; for other settings start a new run",
         )
 
     def change(config: RunConfig) -> RunConfig:
         changes = {"steps": args.steps, "max_seconds": args.max_seconds}
         section = config.run.model_copy(update={k: v for k, v in changes.items() if v is not None})
-        return type(config).model_validate({**config.model_dump(), "run": section.model_dump()})
+        place = {} if args.workers is None else {"workers": args.workers}
+        environment = config.environment.model_copy(update=place)
+        return type(config).model_validate(
+            {**config.model_dump(), "run": section.model_dump(), "environment": environment.model_dump()}
+        )
 
     resume = _reach(_RESUME)
     with RunStore.open() as store, show_progress() as listener:

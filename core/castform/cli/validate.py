@@ -32,6 +32,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--examples", type=_positive, default=DEFAULT_EXAMPLES, metavar="N", help="most examples (16)"
     )
     parser.add_argument("--split", choices=("train", "eval"), default="train", help="default: train")
+    parser.add_argument(
+        "--workers",
+        type=int,
+        metavar="N",
+        help="processes for the environment; 0: none (environment.workers)",
+    )
     add_model_arguments(parser, required=False)
 
 
@@ -46,6 +52,7 @@ def run(args: argparse.Namespace) -> int:
     config = read_config(
         args,
         sampling__temperature=args.temperature,
+        environment__workers=args.workers,
         eval__examples=args.examples,  # stored with the run: what it looked at
         eval__samples=args.samples,
     )

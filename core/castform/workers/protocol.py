@@ -6,7 +6,7 @@ is pickled: neither side runs what the other sent.
 
 From the host, by `t`:
 
-    load         protocol, id, args, import_path, log_level           once, first
+    load         protocol, id, args or section, import_path, log_level    once, first
     dataset      call, split, base_dir, max_examples, replay          create_dataset
     gold         call, example                                        gold(example)
     diagnostics  call                                                 validation_diagnostics()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 import time
 
@@ -29,7 +30,8 @@ class Pulse:
         while not self._loop.is_closed():
             asked = self._asked
             silent = 0.0 if asked is None else time.monotonic() - asked
-            place = find_standing_place(self._thread) if silent >= TOLD_PLACE_SECONDS else None
+            told = silent >= TOLD_PLACE_SECONDS and not is_importing(self._thread)
+            place = find_standing_place(self._thread) if told else None
             self._channel.send(
                 {"t": "beat", "silent": round(silent, 3), "place": None if place is None else str(place)}
             )
@@ -43,3 +45,13 @@ class Pulse:
 
     def _answer(self) -> None:
         self._asked = None
+
+
+def is_importing(ident: int) -> bool:
+    """Say whether a thread is in an import, which takes its time once and is no fault of a reward."""
+    frame = sys._current_frames().get(ident)
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            return True
+        frame = frame.f_back
+    return False

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from castform.errors import UsageError
 from castform.plugins.environments import LoadedEnvironment
 from castform.workers.environment import WorkerEnvironment
-from castform.workers.interpreter import Interpreter
+from castform.workers.interpreter import Interpreter, this_interpreter
 from castform.workers.limits import WorkerLimits
 from castform.workers.values import encode_value
+
+if TYPE_CHECKING:
+    from castform.environment_section import EnvironmentSection
 
 MAX_WORKERS = 256
 
@@ -30,6 +33,19 @@ def start_worker_environment(
     run, and WorkersFailedError when loading the environment ends the process.
     """
     return _start({"id": id, "args": encode_value(dict(args or {}))}, interpreter, workers, limits)
+
+
+def start_section(section: EnvironmentSection, *, limits: WorkerLimits | None = None) -> LoadedEnvironment:
+    """Load the environment of a run's config in its `workers`, with this interpreter.
+
+    Raises what `start_worker_environment` raises.
+    """
+    from castform.environment_section import WORKER_KEYS
+
+    data = section.model_dump(exclude_defaults=True, exclude=set(WORKER_KEYS))
+    data["base_dir"] = str(section.base_dir)
+    task = {"id": section.id, "section": encode_value(data)}
+    return _start(task, this_interpreter(), section.workers, limits)
 
 
 def _start(
