@@ -37,14 +37,17 @@ def compose(folder: Path, text: str, args: Mapping[str, Any] | None = None) -> L
 async def run(
     loaded: LoadedEnvironment, replies: Any, *, split: str = "train", **options: Any
 ) -> RolloutGroup:
-    """Run the first example of a split; rollout i gets the i-th reply."""
+    """Run the first example of a split; rollout i gets the i-th reply, "RIGHT" being the right answer."""
     environment = loaded.environment
-    examples = await environment.create_dataset(split, loaded.base_dir)
-    answers = {f"{n}": reply for n, reply in enumerate(replies)} if isinstance(replies, list) else None
-    script = replies if answers is None else (lambda request: answers[request.session_id[-1]])
+    example = (await environment.create_dataset(split, loaded.base_dir))[0]
+    script = replies
+    if isinstance(replies, list):
+        options = {"size": len(replies), **options}
+        script = lambda request: replies[int(request.session_id[-1])].replace(  # noqa: E731
+            "RIGHT", str(environment.gold(example))
+        )
     try:
         async with FakeModel(script) as model:
-            size = len(replies) if isinstance(replies, list) else 1
-            return await model.run_group(environment, examples[0], size=size, split=split, **options)
+            return await model.run_group(environment, example, split=split, **options)
     finally:
         await environment.aclose()
