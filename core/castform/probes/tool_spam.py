@@ -12,7 +12,8 @@ UNKNOWN_TOOL = "no_such_tool"
 SPAM_EXAMPLES = 4
 
 
-def _spam(request: ScriptedRequest) -> Answer:
+def call_every_tool(request: ScriptedRequest) -> Answer:
+    """A script that calls each tool that is offered, and one that is not, and at last gives up."""
     if request.index >= TURNS:
         return ""
     offered = [tool["function"]["name"] for tool in request.body.get("tools") or () if "function" in tool]
@@ -26,7 +27,7 @@ PROBES = (
     Probe(
         name="tool_spam",
         what="tool calls without end, and no answer",
-        make=lambda context: _spam,
+        make=lambda context: call_every_tool,
         max_examples=SPAM_EXAMPLES,
     ),
 )

@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from castform.testing.conformance.network_guard import guard_network
+
 HEAVY = ("torch", "transformers", "vllm", "tensorflow", "jax")
 """Packages that take seconds and hundreds of megabytes; the process that runs environments needs none."""
 
@@ -17,14 +19,16 @@ def work(job: dict[str, Any]) -> None:
     """Write one JSON object after a record separator; what the environment prints comes before it."""
     finder = _Finder()
     sys.meta_path.insert(0, finder)
-    answer: dict[str, Any] = {"error": "", "marks": {}, "heavy": [], "where": ""}
-    try:
-        environment = _load(job)
-        answer["heavy"] = [name for name in HEAVY if name in sys.modules]
-        answer["where"] = finder.where
-        answer["marks"] = asyncio.run(_mark(environment, job))
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - the author's code
-        answer["error"] = f"{type(error).__name__}: {error}"
+    answer: dict[str, Any] = {"error": "", "marks": {}, "heavy": [], "where": "", "refused": []}
+    with guard_network() as network:
+        try:
+            environment = _load(job)
+            answer["heavy"] = [name for name in HEAVY if name in sys.modules]
+            answer["where"] = finder.where
+            answer["marks"] = asyncio.run(_mark(environment, job))
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - the author's code
+            answer["error"] = f"{type(error).__name__}: {error}"
+    answer["refused"] = network.refused
     sys.stdout.write("\x1e" + json.dumps(answer))
     sys.stdout.flush()
 

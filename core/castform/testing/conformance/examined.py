@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any, TypeVar
 
 from benchmax.envs import Environment, Example
@@ -19,12 +20,15 @@ from castform.probes import ProbeReport
 from castform.probing import run_probes
 from castform.rollouts import RolloutGroup, Split
 from castform.scripted_replies import Script
+from castform.testing.conformance.network_guard import NetworkGuard
 from castform.testing.conformance.other_process import OtherProcess, ask_other_process
 from castform.testing.conformance.rule import NotCheckedError
 from castform.testing.conformance.subject import Subject
 from castform.validation import Finding
 
 T = TypeVar("T")
+TASK_CYCLES = 40
+"""How often a task that is left is looked at again, at 5 ms: what was cancelled takes a while to end."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,9 +50,22 @@ class Options:
 class Examined:
     """One environment under examination. What several rules need is made once, when first asked for."""
 
-    def __init__(self, subject: Subject, options: Options) -> None:
+    def __init__(
+        self,
+        subject: Subject,
+        options: Options,
+        *,
+        network: NetworkGuard,
+        temp_dir: Path,
+        loading_changes: Sequence[str] = (),
+    ) -> None:
         self.subject = subject
         self.options = options
+        self.network = network
+        self.temp_dir = temp_dir
+        """Where temporary files go meanwhile."""
+        self.loading_changes = loading_changes
+        """What of the process's shared state loading it changed, in words."""
         self.environment: Environment[Any, Any] = subject.environment
         self.groups = 0
 
@@ -62,6 +79,24 @@ class Examined:
                 await close_environment(self.environment)
 
         return asyncio.run(closing())
+
+    def run_watched(self, work: Coroutine[Any, Any, T]) -> tuple[T, list[str]]:
+        """The same, and return the names of the tasks that are left then."""
+
+        async def watching() -> tuple[T, list[str]]:
+            before = asyncio.all_tasks()
+            try:
+                result = await work
+            finally:
+                await close_environment(self.environment)
+            for _ in range(TASK_CYCLES):
+                left = asyncio.all_tasks() - before
+                if not left:
+                    break
+                await asyncio.sleep(0.005)
+            return result, sorted(_describe_task(task) for task in left)
+
+        return asyncio.run(watching())
 
     @cached_property
     def examples(self) -> Sequence[Example[Any]]:
@@ -181,3 +216,8 @@ class Examined:
             return self.check_context
         except RuntimeError as error:
             raise NotCheckedError("gold() raises (rule gold_is_paid)") from error
+
+
+def _describe_task(task: asyncio.Task[Any]) -> str:
+    work = getattr(task.get_coro(), "__qualname__", "")
+    return f"{task.get_name()} ({work})" if work else task.get_name()

@@ -35,6 +35,8 @@ class OtherProcess:
     """Heavy packages that were imported with the environment."""
     where: str = ""
     """The line that imported the first of them."""
+    refused: Sequence[str] = ()
+    """What it asked the network for."""
 
 
 def ask_other_process(subject: Subject, split: Split, examples: int) -> OtherProcess:
@@ -78,4 +80,5 @@ def ask_other_process(subject: Subject, split: Split, examples: int) -> OtherPro
         marks={s: [(id, mark) for id, mark in rows] for s, rows in answer["marks"].items()},
         heavy=answer["heavy"],
         where=answer["where"],
+        refused=answer["refused"],
     )

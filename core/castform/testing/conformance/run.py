@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import logging
 import time
 import warnings
@@ -12,10 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from benchmax.envs.termination import describe_error
-from castform.errors import CastformError, UsageError
+from castform.errors import CastformError, MissingError, UsageError
 from castform.plugins.names import suggest_names
 from castform.rollouts import Split
 from castform.testing.conformance.examined import Examined, Options
+from castform.testing.conformance.holdings import own_temp_dir
+from castform.testing.conformance.network_guard import guard_network
+from castform.testing.conformance.process_state import take_state
 from castform.testing.conformance.rule import (
     Breach,
     ConformanceReport,
@@ -126,9 +130,14 @@ def examine(
 ) -> Iterator[Examined]:
     """Load an environment for `check_rule`; arguments and errors as in `assert_conforms`."""
     _check_no_loop()
-    with quiet_logs():
+    _check_extra()
+    with quiet_logs(), own_temp_dir() as temp_dir, guard_network() as network:
+        before = take_state()
+        subject = open_subject(environment_or_id, args, base_dir)
+        changes = take_state().changes(before)
+        before.restore()
         yield Examined(
-            open_subject(environment_or_id, args, base_dir),
+            subject,
             Options(
                 split=split,
                 examples=examples,
@@ -137,6 +146,9 @@ def examine(
                 seed=seed,
                 timeout_seconds=timeout_seconds,
             ),
+            network=network,
+            temp_dir=temp_dir,
+            loading_changes=changes,
         )
 
 
@@ -186,6 +198,14 @@ def choose_rules(names: Collection[str] | None) -> list[Rule]:
                 hint=f"did you mean {close[0]!r}?" if close else f"there are {', '.join(known)}",
             )
     return [rule for rule in RULES if names is None or rule.name in names]
+
+
+def _check_extra() -> None:
+    if importlib.util.find_spec("hypothesis") is None:
+        raise MissingError(
+            "the conformance suite needs hypothesis, which is not installed",
+            hint="pip install 'castform[test]'",
+        )
 
 
 def _check_no_loop() -> None:

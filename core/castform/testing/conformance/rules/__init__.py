@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from castform.testing.conformance.rule import Rule
-from castform.testing.conformance.rules import dataset, rewards, rollouts
+from castform.testing.conformance.rules import dataset, packaging, process, replies, rewards, rollouts
 
 RULES: tuple[Rule, ...] = (
     Rule(name="loads", promise="the environment gives examples", check=dataset.check_loads),
@@ -49,5 +49,50 @@ RULES: tuple[Rule, ...] = (
         name="no_global_randomness",
         promise="nothing draws from the random generators that the process shares",
         check=rollouts.check_randomness,
+    ),
+    Rule(
+        name="typed_outcomes",
+        promise="random replies, tool calls and faults end in one typed outcome a request",
+        check=replies.check_typed_outcomes,
+    ),
+    Rule(
+        name="faults_are_no_scores",
+        promise="a model server that fails costs the rollout its score, and never makes one",
+        check=replies.check_faults,
+    ),
+    Rule(
+        name="clean_cancel",
+        promise="a group that is cancelled during a model call ends and leaves nothing",
+        check=process.check_cancel,
+    ),
+    Rule(
+        name="clean_timeout",
+        promise="a group that runs out of time ends, leaves nothing, and the next one runs",
+        check=process.check_timeout,
+    ),
+    Rule(
+        name="nothing_left_behind",
+        promise="rollouts leave no task, open file, thread, process or temporary file",
+        check=process.check_leftovers,
+    ),
+    Rule(
+        name="process_state_kept",
+        promise="environment variables, folder, decimals, signals and the like stay as they were",
+        check=process.check_state,
+    ),
+    Rule(
+        name="pickles",
+        promise="the environment and its examples survive cloudpickle",
+        check=packaging.check_pickling,
+    ),
+    Rule(
+        name="no_heavy_import",
+        promise="loading the environment imports neither torch, transformers nor vllm",
+        check=packaging.check_imports,
+    ),
+    Rule(
+        name="no_network",
+        promise="nothing reaches beyond this machine",
+        check=packaging.check_network,
     ),
 )
