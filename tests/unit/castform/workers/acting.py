@@ -8,6 +8,7 @@ import logging
 import os
 import re
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Mapping
@@ -91,6 +92,7 @@ class Acting(Environment[Mapping[str, Any], RolloutAttempt]):
             time.sleep(0.01)  # noqa: ASYNC251 - on purpose
 
     async def hold_the_lock(self, request):
+        (self.folder / f"here-{request.rollout_id}").write_text(str(os.getpid()))
         re.fullmatch(r"(a+)+b", "a" * 40)
 
     async def leak(self, request):
@@ -116,6 +118,18 @@ class Acting(Environment[Mapping[str, Any], RolloutAttempt]):
 
     async def cancel_itself(self, request):
         raise asyncio.CancelledError
+
+    async def list_descriptors(self, request):
+        """Count the pipes to the host that a program gets which the environment starts."""
+        listing = await asyncio.create_subprocess_exec("ls", "-l", "/proc/self/fd", stdout=subprocess.PIPE)
+        seen, _ = await listing.communicate()
+        ours = [bytes(Path(f"/proc/self/fd/{word}").readlink()) for word in sys.argv[1:3]]
+        return {"inherited": sum(pipe in seen for pipe in ours)}
+
+    async def list_imports(self, request):
+        return {
+            name: 1.0 for name in sys.modules if name in ("pydantic", "rich", "sqlalchemy", "openai", "httpx")
+        }
 
     async def speak(self, request):
         print("to stdout")
