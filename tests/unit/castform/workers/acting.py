@@ -123,7 +123,7 @@ class Acting(Environment[Mapping[str, Any], RolloutAttempt]):
         """Count the pipes to the host that a program gets which the environment starts."""
         listing = await asyncio.create_subprocess_exec("ls", "-l", "/proc/self/fd", stdout=subprocess.PIPE)
         seen, _ = await listing.communicate()
-        ours = [bytes(Path(f"/proc/self/fd/{word}").readlink()) for word in sys.argv[1:3]]
+        ours = [pipe_of(word) for word in sys.argv[1:3]]
         return {"inherited": sum(pipe in seen for pipe in ours)}
 
     async def list_imports(self, request):
@@ -134,3 +134,7 @@ class Acting(Environment[Mapping[str, Any], RolloutAttempt]):
     async def speak(self, request):
         print("to stdout")
         logger.warning("to the log of %s", request.rollout_id)
+
+
+def pipe_of(descriptor):
+    return bytes(Path(f"/proc/self/fd/{descriptor}").readlink())
