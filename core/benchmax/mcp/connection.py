@@ -7,7 +7,6 @@ from any: so one task holds them open, and the others send requests through them
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
@@ -23,7 +22,6 @@ MAX_PAGES = 100
 """Of a server's list of tools."""
 PING_SECONDS = 5.0
 """A server that is silent this long beside a call that took too long does not answer any more."""
-LAST_WORDS_SECONDS = 1.0
 MAX_ERROR_CHARS = 300
 
 Transport = Callable[[], AbstractAsyncContextManager[tuple[Any, Any, ServerProcess | None]]]
@@ -64,7 +62,7 @@ class Connection:
             late = isinstance(error, TimeoutError)
             end = self._end()  # before closing, which ends it in another way
             if not late:
-                await self._await_last_words()
+                await self._settle()
                 end = self._end()
             await self.close()
             if isinstance(error, RolloutFailure) or not isinstance(error, Exception):
@@ -99,6 +97,8 @@ class Connection:
         except MCPError as error:
             if error.code == CONNECTION_CLOSED or not self.is_alive:
                 raise await self._failure(f"went away during the call of {tool!r}") from error
+            if self._process is None:  # what HTTP itself refuses looks like what the tool refuses
+                await self._check_answers(tool, timeout_seconds)
             raise ArgumentFault(f"Error: {error.message}") from error
         except Exception as error:  # its answer is no MCP: the package raises many kinds
             raise await self._failure(f"answered the call of {tool!r} wrongly: {_describe(error)}") from error
@@ -136,33 +136,33 @@ class Connection:
                 )
 
     async def _check_answers(self, tool: str, timeout_seconds: float | None) -> None:
-        """Raise RolloutFailure unless the server answers a ping, with whatever."""
+        """Raise RolloutFailure unless the server answers a ping, or knows none."""
         from mcp.shared.exceptions import MCPError
-        from mcp_types import CONNECTION_CLOSED, EmptyResult, PingRequest
+        from mcp_types import METHOD_NOT_FOUND, EmptyResult, PingRequest
 
         seconds = min(PING_SECONDS, timeout_seconds or PING_SECONDS)
         try:
             async with asyncio.timeout(seconds):
                 await self._session.send_request(PingRequest(), EmptyResult)
         except TimeoutError:
-            self._failed = True
+            waited = f" for {timeout_seconds:g} seconds" if timeout_seconds else ""
             raise await self._failure(
-                f"has not answered the call of {tool!r} for {timeout_seconds:g} seconds, nor a ping after it"
+                f"has not answered the call of {tool!r}{waited}, nor a ping after it"
             ) from None
         except MCPError as error:
-            if error.code == CONNECTION_CLOSED or not self.is_alive:
-                raise await self._failure(f"went away during the call of {tool!r}") from error
+            if error.code != METHOD_NOT_FOUND:
+                raise await self._failure(
+                    f"cannot be used any more since the call of {tool!r}: {error.message}"
+                ) from error
 
     async def _failure(self, what: str) -> RolloutFailure:
-        await self._await_last_words()
+        await self._settle()
+        self._failed = True
         return RolloutFailure("tool_error", f"MCP server {self._name!r} {what}{self._end()}")
 
-    async def _await_last_words(self) -> None:
-        """Give a process that is just ending the time to leave its exit code and its last words."""
-        if self._process is not None and not self._failed:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._process.exited.wait(), LAST_WORDS_SECONDS)
-            await asyncio.sleep(0.05)
+    async def _settle(self) -> None:
+        if self._process is not None:
+            await self._process.settle()
 
     def _end(self) -> str:
         return "" if self._process is None else f" ({self._process.describe_end()})"
@@ -213,4 +213,5 @@ def _describe(error: BaseException) -> str:
     """Return an error in words; of a group, as task groups raise it, the first one in it."""
     while isinstance(error, BaseExceptionGroup) and error.exceptions:
         error = error.exceptions[0]
-    return " ".join(describe_error(error).split())[:MAX_ERROR_CHARS]
+    words = " ".join(describe_error(error).split())
+    return words.partition(" For further information")[0][:MAX_ERROR_CHARS]  # pydantic's link is for people

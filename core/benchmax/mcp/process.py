@@ -23,6 +23,8 @@ KEPT_CHARS = 1_000
 """Of what the server wrote to stderr last."""
 GRACE_SECONDS = 1.0
 """Between closing a server's stdin, SIGTERM and SIGKILL, each."""
+LAST_WORDS_SECONDS = 0.3
+"""After it is gone; a grandchild may hold its stderr open for longer."""
 
 
 class ServerProcess:
@@ -37,6 +39,10 @@ class ServerProcess:
         self._lines: deque[str] = deque(maxlen=KEPT_LINES)
         self._stray = 0
         self._stopped = False
+        self._silent = asyncio.Event()
+        """Set when its stdout has ended."""
+        self._spoken = asyncio.Event()
+        """Set when its stderr has ended."""
 
     @property
     def pid(self) -> int:
@@ -72,6 +78,7 @@ class ServerProcess:
         try:
             yield incoming, outgoing
         finally:
+            await self.settle()
             await self.stop()
             for pump in pumps:
                 pump.cancel()
@@ -79,24 +86,25 @@ class ServerProcess:
             for stream in (incoming_end, incoming, outgoing, outgoing_end):
                 stream.close()
 
+    async def settle(self) -> None:
+        """Give a process that is just ending the time to leave its exit code and its last words."""
+        if self._silent.is_set() or self.exited.is_set():
+            await _wait(self.exited, GRACE_SECONDS)
+            await _wait(self._spoken, LAST_WORDS_SECONDS)
+
     async def stop(self) -> None:
         """End the process: close its stdin, then SIGTERM, then SIGKILL to its whole group."""
         self._stopped = not self.exited.is_set()
         if self._process.stdin is not None:
             self._process.stdin.close()
-        if not await self._gone():
+        if not await _wait(self.exited, GRACE_SECONDS):
             self._signal(signal.SIGTERM)
-            await self._gone()
+            await _wait(self.exited, GRACE_SECONDS)
         self._signal(signal.SIGKILL)  # also what it left behind when it ended by itself
-        await self._gone()
+        await _wait(self.exited, GRACE_SECONDS)
         transport = getattr(self._process, "_transport", None)
         if transport is not None:
             transport.close()  # a grandchild out of the group may hold the pipes open
-
-    async def _gone(self) -> bool:
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self.exited.wait(), GRACE_SECONDS)
-        return self.exited.is_set()
 
     def _signal(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -108,7 +116,7 @@ class ServerProcess:
 
         stdout = self._process.stdout
         assert stdout is not None
-        with contextlib.suppress(Exception):  # the other end of the stream is closed: nobody listens
+        try:
             while True:
                 try:
                     line = await stdout.readline()
@@ -116,6 +124,7 @@ class ServerProcess:
                     self.fault = f"it sent a line of more than {MAX_LINE_BYTES:,} bytes"
                     break
                 if not line:
+                    self._silent.set()
                     break
                 try:
                     message = jsonrpc_message_adapter.validate_json(line, by_name=False)
@@ -124,7 +133,8 @@ class ServerProcess:
                         break
                     continue
                 await incoming.send(SessionMessage(message))
-            await incoming.aclose()
+        finally:
+            incoming.close()  # whoever waits for an answer learns that there will be none
 
     def _is_too_much(self, line: bytes) -> bool:
         """Note a line that is no message: servers print a banner now and then, but not without end."""
@@ -153,11 +163,19 @@ class ServerProcess:
             self._lines.extend(line[-KEPT_CHARS:].decode(errors="replace") for line in lines[-KEPT_LINES:])
         if rest:
             self._lines.append(rest.decode(errors="replace"))
+        self._spoken.set()
 
     async def _watch_exit(self, incoming: Any) -> None:  # Any: the package's stream
         await self.exited.wait()
         await asyncio.sleep(GRACE_SECONDS)  # what it said before it went is still on its way
-        await incoming.aclose()
+        incoming.close()
+
+
+async def _wait(event: asyncio.Event, seconds: float) -> bool:
+    """Return whether the event is set within so many seconds."""
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(event.wait(), seconds)
+    return event.is_set()
 
 
 async def spawn_server(

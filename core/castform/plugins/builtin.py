@@ -10,7 +10,7 @@ import errno
 import pluggy
 
 from castform.plugins.catalog import GROUP
-from castform.plugins.specs import EngineSpec, RewardSpec
+from castform.plugins.specs import EngineSpec, RewardSpec, ToolSpec
 
 hookimpl = pluggy.HookimplMarker(GROUP)
 
@@ -38,6 +38,18 @@ def register_engines() -> list[EngineSpec]:
             summary="A vLLM server over HTTP, started by castform or joined by its URL",
             factory="castform_trainer.engines.vllm_start:make_vllm_engine",
             requires=("train",),
+        ),
+    ]
+
+
+@hookimpl
+def register_tools() -> list[ToolSpec]:
+    return [
+        ToolSpec(
+            name="mcp",
+            summary="The tools of an MCP server, by the command that starts it or by its URL",
+            factory="benchmax.mcp:McpServer",
+            requires=("mcp",),
         ),
     ]
 
