@@ -23,6 +23,20 @@ def add_install_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="resolve again, where the same was asked for before (with --isolated)",
     )
+    parser.add_argument(
+        "--with",
+        dest="also",
+        action="append",
+        default=[],
+        metavar="REQUIREMENT",
+        help="something else that goes into the environment (with --isolated)",
+    )
+    parser.add_argument(
+        "--save-wheels",
+        type=Path,
+        metavar="DIR",
+        help="keep every wheel in this folder, for --offline --wheels elsewhere (with --isolated)",
+    )
     parser.add_argument("--wheels", type=Path, metavar="DIR", help="use the wheels in this folder too")
     parser.add_argument("--offline", action="store_true", help="use the folder of --wheels and no index")
     parser.add_argument(
@@ -47,21 +61,26 @@ def install(args: argparse.Namespace) -> int:
         wheels=None if args.wheels is None else args.wheels.expanduser().absolute(), offline=args.offline
     )
     if not args.isolated:
+        alone = {"--with": args.also, "--save-wheels": args.save_wheels, "--upgrade": args.upgrade}
+        for option, given in alone.items():
+            if given:
+                raise UsageError(f"{option} is for --isolated", hint="add --isolated, or leave it out")
         return _install_here(args.requirement, sources, as_json=args.json)
     from castform.isolation.install import install_isolated
 
     done = install_isolated(
         args.requirement,
+        also=args.also,
         sources=sources,
         resolver=args.resolver,
+        save_wheels=None if args.save_wheels is None else args.save_wheels.expanduser().absolute(),
         upgrade=args.upgrade,
         on_stage=print_note,
     )
     record = done.record
     if done.conflict:
         print_note(
-            "castform's own dependencies do not go with the plugin's, so only what a worker needs is there "
-            f"({done.conflict})"
+            f"castform's own dependencies are left out, so only what a worker needs is there ({done.conflict})"
         )
     if args.json:
         print_json(

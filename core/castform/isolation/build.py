@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import shutil
 import subprocess
@@ -12,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from castform.errors import RunFailedError
+from castform.errors import MissingError, RunFailedError
 from castform.isolation.installers import Sources, run_pip, run_uv
 from castform.isolation.lock import Lock
 from castform.isolation.runtime_links import worker_environ
@@ -55,6 +56,22 @@ def build_environment(
     finally:
         for left in folder.parent.glob(f"{prefix}*"):
             shutil.rmtree(left, ignore_errors=True)
+
+
+def save_locked(lock: Lock, folder: Path, sources: Sources) -> None:
+    """Put every file of a lock into a folder, except castform's own, which needs none.
+
+    Uses pip. Raises MissingError when it is not here or something cannot be had.
+    """
+    if importlib.util.find_spec("pip") is None:
+        raise MissingError("saving wheels needs pip", hint=f"{sys.executable} -m ensurepip")
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as work:
+        wanted = Path(work) / "lock.txt"
+        items = [item for item in lock.items if item.name != "castform"]
+        wanted.write_text("".join(f"{item.line()}\n" for item in items), encoding="utf-8")
+        words = ["download", "--no-deps", "--require-hashes", "--dest", str(folder), *sources.options()]
+        run_pip([*words, "-r", str(wanted)], doing=f"saving wheels in {folder}")
 
 
 def describe_plugins(folder: Path, distribution: str) -> dict[str, Any]:

@@ -6,14 +6,14 @@ import hashlib
 import json
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from castform import __version__
 from castform.errors import UsageError
-from castform.isolation.build import build_environment, describe_plugins, python_version
+from castform.isolation.build import build_environment, describe_plugins, python_version, save_locked
 from castform.isolation.installers import ResolverName, Sources, check_wheels, choose_resolver
 from castform.isolation.lock import Lock, python_identity
 from castform.isolation.requested import Requested, read_requested
@@ -48,9 +48,11 @@ class Installed:
 def install_isolated(
     requirement: str,
     *,
+    also: Sequence[str] = (),
     sources: Sources | None = None,
     resolver: ResolverName = "auto",
     upgrade: bool = False,
+    save_wheels: Path | None = None,
     on_stage: Callable[[str], None] = lambda _: None,
 ) -> Installed:
     """Install a requirement, wheel or folder in an environment named after its lock, if it is not there.
@@ -60,20 +62,29 @@ def install_isolated(
     one that counts for its distribution only when that works. An environment of another lock stays, for
     runs that use it, until `remove_isolated`.
 
+    What `also` names goes into the environment too; `save_wheels` is a folder that gets every wheel, for
+    `Sources(wheels=…, offline=True)` on another machine.
+
     Raises UsageError for what cannot be asked for and for a folder that cannot be written,
     MissingError when something cannot be had, RunFailedError when the plugin does not load.
     """
     sources = sources or Sources()
     check_wheels(sources)
-    requested = read_requested(requirement)
-    key = _request_key(requested)
+    requests = [read_requested(text) for text in (requirement, *also)]
+    requested = requests[0]
+    key = _request_key(requests)
     try:
         link_runtime()
         with hold_lock(requested.distribution):
             present = read_record(requested.distribution)
-            if present is not None and present.request == key and is_usable(present) and not upgrade:
+            if (
+                present is not None
+                and present.request == key
+                and is_usable(present)
+                and not (upgrade or save_wheels)
+            ):
                 return Installed(record=present, was_built=False)
-            return _install(requested, key, sources, resolver, on_stage)
+            return _install(requests, key, sources, resolver, save_wheels, on_stage)
     except OSError as error:
         raise UsageError(
             f"cannot build an environment in {isolated_folder()} ({error.strerror or error})",
@@ -102,15 +113,17 @@ def remove_isolated(distribution: str) -> list[str]:
 
 
 def _install(
-    requested: Requested,
+    requests: Sequence[Requested],
     key: str,
     sources: Sources,
     resolver: ResolverName,
+    save_wheels: Path | None,
     on_stage: Callable[[str], None],
 ) -> Installed:
+    requested = requests[0]
     with tempfile.TemporaryDirectory(prefix="castform-install-") as work:
         resolved = resolve(
-            requested,
+            requests,
             resolver=choose_resolver(resolver),
             sources=sources,
             work=Path(work),
@@ -119,6 +132,9 @@ def _install(
         lock = resolved.lock
         if lock.find(requested.distribution) is None:
             raise UsageError(f"{requested.text} is not a distribution called {requested.distribution}")
+        if save_wheels is not None:
+            on_stage(f"saving wheels in {save_wheels}")
+            save_locked(lock, save_wheels, sources)
         folder = Path(isolated_folder()) / f"{requested.distribution}-{lock.digest()[:16]}"
         present = read_ready(str(folder))
         built = present is None or not is_usable(present)
@@ -163,11 +179,10 @@ def _describe(place: Path, requested: Requested, resolved: Resolved, on_stage: C
     write_json(f"{place}/{READY}", record._replace(folder=str(final)))
 
 
-def _request_key(requested: Requested) -> str:
+def _request_key(requests: Sequence[Requested]) -> str:
     """Return the hash of what was asked for, of which Python and of which castform."""
     content = [
-        requested.text if requested.path is None else requested.distribution,
-        requested.content,
+        [[item.text if item.path is None else item.distribution, item.content] for item in requests],
         python_identity(),
         __version__,
         list_runtime_requirements("full"),

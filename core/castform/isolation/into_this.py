@@ -13,7 +13,7 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 
 from castform.errors import MissingError, UsageError
-from castform.isolation.installers import Sources, check_wheels, run_pip
+from castform.isolation.installers import ConflictError, Sources, check_wheels, run_pip
 from castform.isolation.lock import LockedItem
 from castform.isolation.requested import Requested, read_requested
 from castform.isolation.resolve import read_report_item
@@ -55,7 +55,13 @@ def install_into_this(
         )
     with tempfile.TemporaryDirectory(prefix="castform-install-") as work:
         on_stage(f"looking at what {requirement} would change here")
-        items = _plan(requested, sources, Path(work))
+        try:
+            items = _plan(requested, sources, Path(work))
+        except ConflictError as error:
+            raise UsageError(
+                f"{requirement} does not go with what is installed here; nothing was installed. {error}",
+                hint=f"castform env install {requirement} --isolated gives it an environment of its own",
+            ) from error
         changes = [Change(name=i.name, before=_installed(i.name), after=i.version) for i in items]
         on_plan(changes)
         _refuse_upgrades(requested, changes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -13,7 +13,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
 from castform import __version__
-from castform.errors import RunFailedError, UsageError
+from castform.errors import MissingError, RunFailedError, UsageError
 from castform.isolation.installers import ConflictError, Sources, run_pip, run_uv
 from castform.isolation.lock import Lock, LockedItem
 from castform.isolation.requested import Requested, hash_file
@@ -31,7 +31,7 @@ class Resolved:
 
 
 def resolve(
-    requested: Requested,
+    requests: Sequence[Requested],
     *,
     resolver: Resolver,
     sources: Sources,
@@ -40,25 +40,31 @@ def resolve(
 ) -> Resolved:
     """Find exact versions with everything that castform gives an author, or without where that conflicts.
 
-    `work` is an empty folder that must last until the lock is installed: wheels that no index has lie there.
+    Without an index it is also left out where it is not among the wheels.
+
+    The first request is the plugin, the others go into its environment too. `work` is an empty folder that must last until the lock is installed: wheels that no index has lie there.
     Raises ConflictError when the plugin's own requirements contradict each other, MissingError when
     something cannot be had, UsageError for what cannot be locked.
     """
-    asked = _build_wheel(requested, resolver, sources, work, on_stage) if requested.is_folder else requested
+    asked = [
+        _build_wheel(item, resolver, sources, work / str(place), on_stage) if item.is_folder else item
+        for place, item in enumerate(requests)
+    ]
     try:
-        on_stage(f"resolving {requested.text} with {resolver}")
+        on_stage(f"resolving {requests[0].text} with {resolver}")
         return Resolved(lock=_lock(asked, "full", resolver, sources, work))
-    except ConflictError as error:
+    except MissingError as error:
+        if not isinstance(error, ConflictError) and not sources.offline:
+            raise
         on_stage("resolving again with what a worker needs alone")
         lock = _lock(asked, "minimal", resolver, sources, work)
         return Resolved(lock=lock, conflict=str(error))
 
 
 def _build_wheel(
-    requested: Requested, resolver: Resolver, sources: Sources, work: Path, on_stage: Callable[[str], None]
+    requested: Requested, resolver: Resolver, sources: Sources, built: Path, on_stage: Callable[[str], None]
 ) -> Requested:
     on_stage(f"building a wheel of {requested.text}")
-    built = work / "built"
     doing = f"building a wheel of {requested.text}"
     options = [*sources.options(), *(["--no-build-isolation"] if sources.offline else [])]
     if resolver == "uv":
@@ -77,17 +83,17 @@ def _build_wheel(
     )
 
 
-def _lock(requested: Requested, runtime: Runtime, resolver: Resolver, sources: Sources, work: Path) -> Lock:
+def _lock(
+    requests: Sequence[Requested], runtime: Runtime, resolver: Resolver, sources: Sources, work: Path
+) -> Lock:
     folder = work / runtime
     folder.mkdir()
     core = write_runtime_wheel(folder, runtime)
     wanted = folder / "wanted.txt"
-    own = (
-        requested.text if requested.path is None else f"{requested.distribution} @ {requested.path.as_uri()}"
-    )
-    wanted.write_text(f"{own}\ncastform @ {core.as_uri()}\n", encoding="utf-8")
+    lines = [*(_requirement_line(item) for item in requests), f"castform @ {core.as_uri()}"]
+    wanted.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     find = _lock_with_uv if resolver == "uv" else _lock_with_pip
-    items = find(wanted, folder, sources, f"resolving {requested.text}")
+    items = find(wanted, folder, sources, f"resolving {requests[0].text}")
     lock = Lock(
         items=tuple(sorted(items, key=lambda item: canonicalize_name(item.name))),
         runtime=runtime,
@@ -97,6 +103,12 @@ def _lock(requested: Requested, runtime: Runtime, resolver: Resolver, sources: S
     if locked is None or locked.url != core.as_uri():  # an index may have another one of the name
         raise RunFailedError(f"{resolver} did not take the castform {__version__} that it was given")
     return lock
+
+
+def _requirement_line(requested: Requested) -> str:
+    return (
+        requested.text if requested.path is None else f"{requested.distribution} @ {requested.path.as_uri()}"
+    )
 
 
 def _lock_with_pip(wanted: Path, folder: Path, sources: Sources, doing: str) -> list[LockedItem]:

@@ -20,9 +20,9 @@ from castform.seeds import derive_seed
 
 
 def answer(request):
-    """Right for every second seed, so that siblings differ."""
+    """Right for every second sibling."""
     a, b = (int(word.strip("?")) for word in request.messages[-1]["content"].split()[2::2])
-    return f"<answer>{a + b + request.seed % 2}</answer>"
+    return f"<answer>{a + b + int(request.session_id[-1]) % 2}</answer>"
 
 
 async def play(loaded):
@@ -82,7 +82,7 @@ def test_listing_and_showing_one_need_its_own_environment_alone(arith_home, monk
     assert "arith/subtract" in capsys.readouterr().out
     assert main(["env", "show", "arith/add", "-a", "seed=2", "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
-    assert (shown["id"], shown["version"], shown["sizes"]["train"]) == ("arith/add", "7.0", 49)
+    assert (shown["id"], shown["version"], shown["sizes"]["train"]) == ("arith/add", "7.0", 55)
     assert "seed" in {argument["name"] for argument in shown["arguments"]}
     assert shown["seen_rewards"] == {"format": 1.0, "correct": 1.0}
 
