@@ -6,7 +6,8 @@ dies-early    writes to stderr and exits with 7 at once
 garbage       writes lines that are no messages, without end
 banner        writes two lines of greeting to stdout first
 deaf          answers until a call of `hang`, then nothing any more
-crowd         starts a grandchild that outlives everything but a kill
+crowd         starts a grandchild that outlives everything but a kill, its id in the second argument's file
+crowd-silent  the same, and never answers
 """
 
 import json
@@ -101,7 +102,7 @@ if mode == "garbage":
         print("#" * 60, flush=True)
 if mode == "banner":
     print("Welcome to the plain server\n\nlistening", flush=True)
-if mode == "crowd":
+if mode.startswith("crowd"):
     child = subprocess.Popen(
         [
             sys.executable,
@@ -113,7 +114,7 @@ if mode == "crowd":
     print(child.pid, file=sys.stderr, flush=True)
     with open(sys.argv[2], "w") as out:  # noqa: PTH123 - pathlib takes longer to import than the rest
         out.write(str(child.pid))
-deaf = mode == "no-start"
+deaf = mode in ("no-start", "crowd-silent")
 for line in sys.stdin:
     message = json.loads(line)
     if deaf or "id" not in message or "method" not in message:
