@@ -11,6 +11,7 @@ from castform.cli.output import print_clashes, print_json, print_note, print_tab
 
 if TYPE_CHECKING:
     from castform.certify.certificates import CertificateState
+    from castform.plugins.plugin import Plugin
 
 LATE: dict[str, tuple[str, str, str, str]] = {
     "new": ("castform.cli.env_new", "add_arguments", "run", "write a new plugin from a template"),
@@ -181,7 +182,26 @@ def _list_environments(id: str, *, as_json: bool) -> int:
         print_note(
             f"plugin {plugin.name!r} has no environments; `castform plugins {plugin.name}` shows the rest"
         )
+    if not as_json:
+        _print_parts(plugin)
     return 0
+
+
+def _print_parts(plugin: Plugin) -> None:
+    """List what a plugin has for environments that are composed in TOML."""
+    from castform.cli.output import print_text
+    from castform.plugins.specs import DatasetSpec, RewardSpec, RubricSpec, Spec, ToolSpec
+
+    kinds: tuple[type[Spec], ...] = (DatasetSpec, ToolSpec, RewardSpec, RubricSpec)
+    rows = [
+        [kind.kind, f"{plugin.name}/{name}", spec.summary]
+        for kind in kinds
+        if plugin.interpreter is None
+        for name, spec in plugin.specs(kind).items()
+    ]
+    if rows:
+        print_text()
+        print_table(["PART", "ID", "SUMMARY"], rows)
 
 
 def _plain_states(states: Iterable[CertificateState]) -> list[dict[str, Any]]:

@@ -71,6 +71,8 @@ class Composing:
         self.found = _Found()
         self.data_files: dict[str, str] = {}
         self.prompt_faults: list[str] = []
+        self.all_read = True
+        """Every line of the files could be read."""
         self.base_dir = Path(os.path.abspath(section.base_dir))  # noqa: PTH100 - symbolic links stay as they are
 
     def compose(self) -> Composition | None:
@@ -143,6 +145,7 @@ class Composing:
         rows, faults = read_jsonl(path, part.path)
         for fault in faults:
             self.faults.add(part.at, fault)
+        self.all_read = self.all_read and not faults
         if path.is_file():
             self.data_files[part.path] = hashlib.sha256(path.read_bytes()).hexdigest()
         if not rows:
@@ -301,7 +304,7 @@ class Composing:
             for fault in faults:
                 self.faults.add(at, fault)
             sides.append((at, source, examples))
-            if at == "dataset" and composition.held_out is not None and not faults:
+            if at == "dataset" and composition.held_out is not None and self.all_read and not faults:
                 train, held = hold_out(examples, composition.held_out)
                 if not train or not held:
                     self.faults.add(

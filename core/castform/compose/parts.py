@@ -131,19 +131,20 @@ class PartFinder:
             summary=spec.summary,
             distribution=plugin.entry.distribution,
             version=plugin.entry.version,
-            content_sha256=self._hash(plugin, module),
+            content_sha256=self._hash(plugin, type(spec), module),
             module=module,
         )
 
-    def _hash(self, plugin: Plugin, module: str) -> str:
-        """Hash the top-level package of a plugin's part; of castform's own parts the reward functions alone."""
+    def _hash(self, plugin: Plugin, kind: type[Spec], module: str) -> str:
+        """Hash the top-level package of a plugin's part; of castform's own parts their module and what it stands on."""
+        init = Path(str(sys.modules[module.partition(".")[0]].__file__)).resolve()
+        roots = [init.parent if init.name == "__init__.py" else init]
         if plugin.name == CORE:
             import benchmax.rewards
 
-            roots = [Path(benchmax.rewards.__file__).parent, Path(str(sys.modules[module].__file__))]
-        else:
-            init = Path(str(sys.modules[module.partition(".")[0]].__file__)).resolve()
-            roots = [init.parent if init.name == "__init__.py" else init]
+            file = Path(str(sys.modules[module].__file__))
+            roots = [file.parent if file.name == "__init__.py" else file]
+            roots += [Path(benchmax.rewards.__file__).parent] if kind is RewardSpec else []
         for root in roots:
             if root not in self.hashes:
                 self.hashes[root] = combine_hashes(hash_files(root))
