@@ -49,9 +49,13 @@ def find_place(standing: str) -> Place | None:
     return _pick(Place(match["file"], int(match["line"]), match["function"]) for match in matches)
 
 
-def find_standing_place(ident: int) -> Place | None:
-    """Return the innermost line of a running thread that is the environment's, or a library's that it calls."""
-    return _pick(_walk(ident))
+def find_standing_place(ident: int, *, passed: Iterable[str] = ()) -> Place | None:
+    """Return the innermost line of a running thread that is the environment's, or a library's that it calls.
+
+    Lines of the packages in `passed` are passed over: they do their work for somebody else.
+    """
+    folders = tuple(f"{os.sep}{package}{os.sep}" for package in passed)
+    return _pick(place for place in _walk(ident) if not any(name in place.file for name in folders))
 
 
 @contextlib.contextmanager

@@ -14,7 +14,7 @@ class WorkerLimits:
     """Beyond one of these a worker process is killed, and its rollouts fail with `worker_lost`."""
 
     hang_seconds: float = HANG_SECONDS
-    """Longest that its event loop may not answer while it runs rollouts."""
+    """Longest that its event loop may not answer, and no rollout or model call end, while it runs rollouts."""
     memory_mb: int | None = None
     """Most resident memory, in MB of 10^6 bytes, looked at several times a second. None: no limit."""
     start_seconds: float = START_SECONDS

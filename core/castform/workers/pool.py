@@ -348,10 +348,12 @@ class WorkerPool:
         if kind == "beat":
             worker.note_beat(frame, time.monotonic())
         elif kind in ("events", "examples"):
+            worker.note_alive(time.monotonic())
             call = worker.calls.get(frame["call"])
             if call is not None:
                 call.on_events(frame[kind])
         elif kind == "answer":
+            worker.note_alive(time.monotonic())
             self._settle(worker, frame)
         elif kind == "logs":
             log_records(frame["records"])

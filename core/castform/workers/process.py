@@ -43,7 +43,7 @@ class WorkerProcess:
         """Why it was killed, or has to be."""
         self.place: str | None = None
         self.started = self._heard = time.monotonic()
-        self._silent = 0.0
+        self._silent = self._stuck = 0.0
         self._frames = FrameReader()
         self._outgoing: deque[memoryview] = deque()
         self.output = OutputCapture(
@@ -90,13 +90,22 @@ class WorkerProcess:
         """Return how long its event loop has not answered, as far as the host knows, since it had one."""
         return self._silent + (now - self._heard)
 
+    def stuck_seconds(self, now: float) -> float:
+        """Return for how long, besides, no model call and no rollout has come to an end there."""
+        return self._stuck + (now - self._heard)
+
     def note_loaded(self, now: float) -> None:
         """Count its silence from here."""
         self.loaded, self._heard = True, now
 
+    def note_alive(self, now: float) -> None:
+        """Something came from its event loop, so it is not held up."""
+        self._heard, self._silent, self._stuck = now, 0.0, 0.0
+
     def note_beat(self, frame: Frame, now: float) -> None:
         """Take a sign of life."""
-        self._heard, self._silent, self.place = now, float(frame["silent"]), frame["place"]
+        self._heard, self.place = now, frame["place"]
+        self._silent, self._stuck = float(frame["silent"]), float(frame["stuck"])
 
     def send(self, message: Frame) -> None:
         """Queue a message and write as much as the pipe takes. FrameTooLargeError when it is too large."""

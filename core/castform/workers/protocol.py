@@ -24,7 +24,7 @@ From a worker:
     events       call, events                                         attempts and model calls, as they end
     logs         records                                              of the `logging` module
     answer       call, value, error, cancelled or untouched           the last word on a call
-    beat         silent, place                                        several times a second
+    beat         silent, stuck, place                                 several times a second
     slot_wanted, slot_done   ticket                                   max_concurrent_rollouts, kept by the host
 """
 

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from benchmax.envs import RolloutAttempt
@@ -25,9 +25,10 @@ logger = logging.getLogger(__name__)
 class CallReporter:
     """The observer of one group: sends what it is told, and of a growing transcript only what is new."""
 
-    def __init__(self, call: int, channel: Channel) -> None:
+    def __init__(self, call: int, channel: Channel, on_progress: Callable[[], None]) -> None:
         self._call = call
         self._channel = channel
+        self._on_progress = on_progress
         self._loop = asyncio.get_running_loop()
         self._waiting: list[dict[str, Any]] = []
         self._sent: dict[str, Sequence[Any]] = {}
@@ -70,6 +71,7 @@ class CallReporter:
                         self._send([{**event, "messages": []}])
 
     def _add(self, event: dict[str, Any]) -> None:
+        self._on_progress()
         self._waiting.append(event)
         if len(self._waiting) == 1:
             self._loop.call_later(FLUSH_SECONDS, self.flush)

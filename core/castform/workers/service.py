@@ -49,12 +49,12 @@ class Service:
         self._closing = asyncio.Event()
         self._inbox: deque[Frame] = deque()
         self._slots = HostSlots(channel)
+        self._pulse = Pulse(channel)
         if environment.max_concurrent_rollouts is not None:
             environment.rollout_slots = self._make_slot  # type: ignore[method-assign]  # counted by the host
 
     async def serve(self) -> None:
         """Work until the host says close; then close the environment."""
-        Pulse(self._channel)
         self._channel.start(self._receive)
         await self._closing.wait()
         for task in self._tasks.values():
@@ -168,7 +168,7 @@ class Service:
 
     async def _run_group(self, message: Frame) -> Any:  # JSON
         requests = self._make_requests(message)
-        reporter = CallReporter(message["call"], self._channel)
+        reporter = CallReporter(message["call"], self._channel, self._pulse.note_progress)
         with ExitStack() as stack:
             stack.enter_context(observe_rollouts(reporter))
             if message["fields"]:

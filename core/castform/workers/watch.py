@@ -27,10 +27,10 @@ def find_fault(worker: WorkerProcess, limits: WorkerLimits, now: float) -> str |
     if not worker.loaded:
         late = now - worker.started > limits.start_seconds
         return f"it did not load the environment within {limits.start_seconds:g} s" if late else None
-    silent = worker.silent_seconds(now)
-    if silent >= limits.hang_seconds and runs_rollouts(worker):
+    stuck = worker.stuck_seconds(now)
+    if stuck >= limits.hang_seconds and runs_rollouts(worker):
         where = f" at {worker.place}" if worker.place else ""
-        return f"its event loop did not answer for {silent:.1f} s{where}"
+        return f"its event loop did not answer for {stuck:.1f} s{where}"
     if limits.memory_mb is not None:
         resident = worker.resident_bytes()
         if resident is not None and resident > limits.memory_mb * MEGABYTE:
@@ -54,9 +54,9 @@ class BlockingNotice:
 
     def look(self, worker: WorkerProcess, now: float) -> None:
         """Warn when the worker's loop is held at a place that was not named yet."""
-        silent = worker.silent_seconds(now)
+        stuck = worker.stuck_seconds(now)
         place = worker.place
-        if silent < TOLD_SECONDS or place is None or place in self._told or not runs_rollouts(worker):
+        if stuck < TOLD_SECONDS or place is None or place in self._told or not runs_rollouts(worker):
             return
         self._told.add(place)
         logger.warning(
@@ -64,6 +64,6 @@ class BlockingNotice:
             "waits for, or set score_in_thread = True on the environment when it is the reward",
             self._environment,
             worker.name,
-            silent,
+            stuck,
             place,
         )
