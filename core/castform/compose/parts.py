@@ -60,11 +60,14 @@ class PartFinder:
 
     def find(self, kind: type[S], part: Part, at: str) -> tuple[Plugin, S] | None:
         """Return the plugin and the description of a part; None, with a fault noted, when there is none."""
+        first = part.id.partition("/")[0].partition("@")[0]
         try:
-            plugin = self.registry.load(part.id)
-            member = self.registry.find(part.id).member
+            found = self.registry.find(part.id)
+            if found.owner is not None and found.member is None:  # of `a/b`, b is the part, whatever a may be
+                self.registry.find(first)
+            plugin, member = self.registry.load(part.id), found.member
         except UnknownPluginError as error:
-            known = explain_absence(part.id.partition("/")[0].partition("@")[0], self.registry.names())
+            known = explain_absence(first, self.registry.names())
             self.faults.add(at, f"{error.args[0]} ({known or error.hint})")
             return None
         except CastformError as error:

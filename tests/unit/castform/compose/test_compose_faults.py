@@ -205,6 +205,13 @@ def test_held_out_rows_may_not_be_training_rows(tmp_path):
     assert fault == "environment.eval_dataset: held.jsonl:2 is row 1 too, so it would not be held out"
 
 
+def test_a_slip_in_a_plugin_s_name_is_not_taken_for_the_owner_of_a_plugin(tmp_path):
+    (fault,) = faults_of_rewards(tmp_path, 'rewards = ["arit/lookup"]')
+    assert fault.startswith("environment.rewards[0]: no plugin called 'arit' (did you mean 'arith'?")
+    loaded = compose(tmp_path, f'[environment]\n{ROWS}\nrewards = ["someone/castform/answer"]')
+    assert list(loaded.environment.reward_weights) == ["castform/answer"]
+
+
 async def test_rows_of_a_plugin_are_checked_when_they_are_loaded_before_anything_runs(tmp_path):
     text = '[environment]\ndataset = "arith/add"\nprompt = "{qestion}"\nrewards = ["lookup/used-tool"]'
     loaded = compose(tmp_path, text)
