@@ -242,8 +242,8 @@ examples = 6
     result = json.loads(ran.stdout)
     assert result["status"] == "finished"
     means = result["before"]["components"]
-    assert means["pydantic-one/pydantic"]["value"] == 1.0
-    assert means["pydantic-two/pydantic"]["value"] == 2.0
+    assert means["pydantic-one/pydantic"]["mean"] == 1.0
+    assert means["pydantic-two/pydantic"]["mean"] == 2.0
     listed = castform(home, "runs", "rollouts", result["run_id"], "--json")
     assert listed.returncode == 0, listed.stderr
     trained = {
