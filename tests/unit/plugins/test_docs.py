@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from castform.plugins import EnvironmentSpec, events, hookspecs, load_registry
+from castform.plugins import EnvironmentSpec, RewardSpec, events, hookspecs, load_registry
 from castform.plugins.failure import Stage
 from castform.plugins.plugin import REGISTRATION_HOOKS
 from castform.plugins.watchers import RUN_HOOKS
 
-DOCS = Path(__file__).parents[3] / "docs"
+ROOT = Path(__file__).parents[3]
+DOCS = ROOT / "docs"
 HOOKS = {
     name: f"{name}({', '.join(inspect.signature(function).parameters)})"
     for name, function in vars(hookspecs).items()
@@ -48,11 +49,36 @@ def test_the_page_names_the_fields_of_a_run():
     assert f"`RunInfo`: {fields}." in (DOCS / "hooks.md").read_text(encoding="utf-8")
 
 
-def test_every_hook_says_who_uses_it():
-    text = (DOCS / "hooks.md").read_text(encoding="utf-8")
-    assert "All six are used by `castform-watch-journal`" in text
-    for title, body in sections().items():
-        assert title.startswith("on_") or "Used by" in body or "no user yet" in body, title
+def find_users(hook: str) -> set[str]:
+    """Return the distributions here that implement a hook, castform itself among them."""
+    sources = {"castform": ROOT / "core/castform/plugins/builtin.py"}
+    sources |= {path.parts[-3]: path for path in ROOT.glob("plugins/*/*/plugin.py")}
+    define = re.compile(rf"^def {hook}\(", re.MULTILINE)
+    return {name for name, path in sources.items() if define.search(path.read_text(encoding="utf-8"))}
+
+
+@pytest.mark.parametrize("hook", [hook for hook in HOOKS if not hook.startswith("on_")])
+def test_a_hook_has_the_users_that_the_page_names_or_says_what_it_waits_for(hook):
+    body, users = sections()[HOOKS[hook]], find_users(hook)
+    if not users:
+        assert re.search(r"No user yet: it waits for \w+", body)
+        return
+    (told,) = re.findall(r"Used by (.*)", body)
+    named = set(re.findall(r"`(castform-[\w-]+\w)`", told))
+    named |= {"castform"} if "castform's own plugin" in told else set()
+    assert named and named <= users, f"{hook} is used by {sorted(users)}"
+    assert ("castform" in named) == ("castform" in users)
+
+
+@pytest.mark.parametrize("hook", [hook for hook in HOOKS if hook.startswith("on_")])
+def test_a_run_hook_is_used_by_the_plugin_that_the_page_names(hook):
+    assert "All six are used by `castform-watch-journal`" in (DOCS / "hooks.md").read_text(encoding="utf-8")
+    assert "castform-watch-journal" in find_users(hook)
+
+
+def test_the_rewards_that_the_page_names_are_castforms_own_and_all_of_them():
+    told = re.findall(r"`castform/([\w-]+)`", sections()[HOOKS["register_rewards"]])
+    assert told == list(load_registry().load("castform").specs(RewardSpec))
 
 
 def test_the_plugins_page_names_every_stage_of_failure():
