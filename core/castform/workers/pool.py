@@ -9,12 +9,8 @@ from __future__ import annotations
 import contextlib
 import itertools
 import logging
-import os
-import selectors
-import threading
 import time
-from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import Any
 
@@ -32,6 +28,7 @@ from castform.workers.protocol import (
     FrameTooLargeError,
     ProtocolError,
 )
+from castform.workers.reactor import Reactor
 from castform.workers.records import log_records
 from castform.workers.slot_count import SlotCount
 from castform.workers.watch import BlockingNotice, find_fault, is_responsive
@@ -62,13 +59,14 @@ class WorkerPool:
         self._loaded: Future[Frame] = Future()
         self._closed: Future[None] = Future()
         self._close_by: float | None = None
-        self._inbox: deque[Callable[[], None]] = deque()
-        self._wake_read, self._wake_write = os.pipe()
-        os.set_blocking(self._wake_read, False)
-        os.set_blocking(self._wake_write, False)
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(self._wake_read, selectors.EVENT_READ, self._drain_wake)
-        self._thread = threading.Thread(target=self._run, name="castform-workers", daemon=True)
+        self._reactor = Reactor(
+            name="castform-workers",
+            tick_seconds=BEAT_SECONDS,
+            on_tick=self._look_after,
+            is_done=lambda: self._close_by is not None and not self._workers,
+            on_error=self._note_defect,
+            at_end=self._end,
+        )
 
     def start(self) -> Frame:
         """Start one worker, wait until it has loaded the environment, and return what it says of it.
@@ -76,26 +74,26 @@ class WorkerPool:
         Raises what `load_environment` raised there, under the same name; MissingError when the
         interpreter cannot be run; WorkersFailedError when the process died.
         """
-        self._post(lambda: self._spawn())
-        self._thread.start()
+        self._reactor.post(self._spawn)
+        self._reactor.start()
         return self._loaded.result()
 
     def submit(self, call: Call) -> None:
         """Give a call to a worker. Its `answer` is settled in any case."""
-        self._post(lambda: self._assign(call))
+        self._reactor.post(lambda: self._assign(call))
 
     def cancel(self, call: Call) -> None:
         """Have the worker end a call. The answer still comes, when it has."""
-        self._post(lambda: self._send_cancel(call))
+        self._reactor.post(lambda: self._send_cancel(call))
 
     def close(self) -> Future[None]:
         """Close every environment and end the processes; those that take long are killed."""
-        self._post(self._begin_close)
+        self._reactor.post(self._begin_close)
         return self._closed
 
     def kill(self) -> None:
         """End all processes at once, from any thread."""
-        self._post(self._begin_close)
+        self._reactor.post(self._begin_close)
         for worker in list(self._workers):
             worker.kill()
 
@@ -103,52 +101,16 @@ class WorkerPool:
         """Return the ids of the processes there are now."""
         return [worker.pid for worker in list(self._workers)]
 
-    def _post(self, action: Callable[[], None]) -> None:
-        self._inbox.append(action)
-        with contextlib.suppress(BlockingIOError, OSError):  # full: it will wake; closed: nobody is left
-            os.write(self._wake_write, b"x")
-        if self._closed.done():
-            self._refuse_inbox()
+    # From here on everything runs in the reactor's thread.
 
-    # From here on everything runs in the pool's thread.
+    def _note_defect(self, error: BaseException) -> None:
+        logger.error("the thread that looks after workers failed", exc_info=error)
+        self._break(WorkersFailedError(f"the host's part of the workers failed: {error!r}"))
 
-    def _run(self) -> None:
-        try:
-            while self._close_by is None or self._workers:
-                self._turn()
-        except BaseException as error:
-            logger.exception("the thread that looks after workers failed")
-            self._break(WorkersFailedError(f"the host's part of the workers failed: {error!r}"))
-            raise
-        finally:
-            for worker in self._workers:
-                worker.kill()
-            self._selector.close()
-            self._closed.set_result(None)
-            self._refuse_inbox()
-            os.close(self._wake_read)
-            os.close(self._wake_write)
-
-    def _turn(self) -> None:
-        for key, events in self._selector.select(BEAT_SECONDS):
-            if isinstance(key.data, WorkerProcess):
-                self._attend(key.data, key.fd, events)
-            else:
-                key.data()
-        while self._inbox:
-            self._inbox.popleft()()
-        self._look_after()
-
-    def _refuse_inbox(self) -> None:
-        """Run what came too late; calls find the pool closed."""
-        while self._inbox:
-            with contextlib.suppress(IndexError):
-                self._inbox.popleft()()
-
-    def _drain_wake(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            while os.read(self._wake_read, 4096):
-                pass
+    def _end(self) -> None:
+        for worker in self._workers:
+            worker.kill()
+        self._closed.set_result(None)
 
     # Processes.
 
@@ -165,21 +127,13 @@ class WorkerPool:
             )
             return
         self._workers.append(worker)
-        self._selector.register(worker.answers, selectors.EVENT_READ, worker)
-        self._selector.register(worker.printed, selectors.EVENT_READ, worker)
+        self._reactor.watch(worker.answers, lambda: self._receive(worker))
+        self._reactor.watch(worker.printed, lambda: self._read_output(worker))
         self._send(worker, self._task)
 
-    def _attend(self, worker: WorkerProcess, descriptor: int, events: int) -> None:
-        if worker not in self._workers:
-            return  # it was buried in this very turn
-        if descriptor == worker.printed:
-            if not worker.read_output(time.monotonic()):
-                self._selector.unregister(worker.printed)
-        elif descriptor == worker.requests:
-            worker.write()
-            self._watch_writes(worker)
-        else:
-            self._receive(worker)
+    def _read_output(self, worker: WorkerProcess) -> None:
+        if not worker.read_output(time.monotonic()):
+            self._reactor.forget(worker.printed)
 
     def _receive(self, worker: WorkerProcess) -> None:
         try:
@@ -221,8 +175,7 @@ class WorkerPool:
         self._workers.remove(worker)
         worker.read_output(time.monotonic())
         for descriptor in (worker.answers, worker.printed, worker.requests):
-            with contextlib.suppress(KeyError, ValueError):
-                self._selector.unregister(descriptor)
+            self._reactor.forget(descriptor)
         worker.bury()
         if self._slots is not None:
             self._slots.forget(worker)
@@ -273,7 +226,6 @@ class WorkerPool:
             return
         self._close_by = time.monotonic() + CLOSE_SECONDS
         for worker in self._workers:
-            worker.closing = True
             if worker.loaded:
                 self._send(worker, {"t": "close"})
             else:
@@ -332,14 +284,13 @@ class WorkerPool:
 
     def _send(self, worker: WorkerProcess, message: Frame) -> None:
         worker.send(message)
-        self._watch_writes(worker)
+        if worker.has_outgoing:
+            self._reactor.watch(worker.requests, lambda: self._write(worker), writing=True)
 
-    def _watch_writes(self, worker: WorkerProcess) -> None:
-        registered = worker.requests in self._selector.get_map()
-        if worker.has_outgoing and not registered:
-            self._selector.register(worker.requests, selectors.EVENT_WRITE, worker)
-        elif registered and not worker.has_outgoing:
-            self._selector.unregister(worker.requests)
+    def _write(self, worker: WorkerProcess) -> None:
+        worker.write()
+        if not worker.has_outgoing:
+            self._reactor.forget(worker.requests)
 
     # What workers say.
 

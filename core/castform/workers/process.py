@@ -33,7 +33,6 @@ class WorkerProcess:
         self.name = name
         self.loaded = False
         """It has said what the environment is, and gives signs of life from then on."""
-        self.closing = False
         self.asked_back = False
         """It was held up, and asked for what it has not begun."""
         self.calls: dict[int, Call] = {}
