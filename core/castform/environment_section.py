@@ -145,4 +145,7 @@ class EnvironmentSection(Section):
                 )
         if parts and self.args:
             raise ValueError("environment.args are for an id; a part has args of its own")
+        if self.mix and len(parts) > 1:
+            others = " and ".join(name for name in parts if name != "mix")
+            raise ValueError(f"environment has a mix and {others}: compose in a TOML of its own and mix that")
         return self

@@ -24,6 +24,13 @@ def load_configured(section: EnvironmentSection) -> LoadedEnvironment:
     UsageError where the section names nothing.
     """
     limits = WorkerLimits(hang_seconds=section.worker_hang_seconds, memory_mb=section.worker_memory_mb)
+    from castform.mixture.section import find_mixture
+
+    mixture = find_mixture(section)
+    if mixture is not None:  # its environments have workers of their own
+        from castform.mixture.load import load_mixture
+
+        return load_mixture(mixture, id=section.id, workers=section.workers, limits=limits)
     if section.workers and (section.is_composed or section.id.endswith(".toml")):
         from castform.workers.start import start_section
 

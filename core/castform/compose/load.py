@@ -69,7 +69,7 @@ def compose_section(
     if section.mix:
         from castform.mixture.load import load_mixture
 
-        return load_mixture(section, name="" if name == "composed" else name, where=where)
+        return load_mixture(section, id="" if name == "composed" else name, where=where)
     faults = Faults()
     weights = {**section.weights, **(weights or {})}
     work = Composing(

@@ -22,12 +22,18 @@ from castform.plugins.pins import EnvironmentPin, PinDetails, combine_hashes
 
 if TYPE_CHECKING:
     from castform.environment_section import EnvironmentSection
+    from castform.workers.limits import WorkerLimits
 
 
 def load_mixture(
-    section: EnvironmentSection, *, name: str = "", where: str = "this run"
+    section: EnvironmentSection,
+    *,
+    id: str = "",
+    where: str = "this run",
+    workers: int = 0,
+    limits: WorkerLimits | None = None,
 ) -> LoadedEnvironment:
-    """Load every environment of a mixture.
+    """Load every environment of a mixture; `id` is the TOML that it stands in, `workers` for those that name none.
 
     Its pin is over theirs: a run goes on only when each of them is what it was. ConfigError with every
     fault at once, MissingError when all that is wrong is what is not installed.
@@ -38,18 +44,18 @@ def load_mixture(
     parts = []
     for own, part in zip(names, section.mix, strict=True):
         try:
-            loaded = load_environment(part.id, part.args, workers=part.workers)
+            loaded = load_environment(part.id, part.args, workers=part.workers or workers, limits=limits)
         except CastformError as error:
             faults.add_error(part.at or "mix", error)
         else:
             parts.append(MixedPart(name=own, loaded=loaded, share=part.weight, weights=part.weights))
     faults.raise_if_any(where)
-    base_dir = Path(section.base_dir)
+    name = Path(id).name or " + ".join(names)
     return LoadedEnvironment(
-        id=name or " + ".join(names),
-        environment=MixedEnvironment(parts, base_dir),
-        pin=_make_pin(name or " + ".join(names), parts),
-        base_dir=base_dir,
+        id=id or name,
+        environment=MixedEnvironment(parts, Path(section.base_dir)),
+        pin=_make_pin(name, parts),
+        base_dir=Path(section.base_dir),
         summary=section.summary,
         parts=tuple(_describe(part) for part in parts),
     )
