@@ -7,7 +7,6 @@ import os
 import shutil
 import sys
 import tarfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,9 +31,9 @@ _LEFTOVERS = {
     ".hypothesis",
     "__pycache__",
     "node_modules",
-    "build",
-    "dist",
 }
+_BUILT = {"build", "dist"}
+"""At the top: below it a package may have the name."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -81,16 +80,24 @@ def copy_source(folder: Path, target: Path) -> Path:
             if above != folder and (above / name).is_file():
                 shutil.copyfile(above / name, place / name)
     copy = target / folder.relative_to(root)
-    shutil.copytree(folder, copy, ignore=_list_leftovers, symlinks=True, dirs_exist_ok=True)
+
+    def ignore(place: str, names: list[str]) -> set[str]:
+        return _list_leftovers(Path(place), names, is_top=Path(place) == folder)
+
+    shutil.copytree(folder, copy, ignore=ignore, symlinks=True, dirs_exist_ok=True)
     (target / ".git").mkdir(exist_ok=True)
     return copy
 
 
-def _list_leftovers(folder: str, names: list[str]) -> Iterator[str]:
-    for name in names:
-        is_venv = os.path.isfile(os.path.join(folder, name, "pyvenv.cfg"))  # noqa: PTH113, PTH118
-        if name in _LEFTOVERS or name.endswith((".egg-info", ".pyc")) or is_venv:
-            yield name
+def _list_leftovers(folder: Path, names: list[str], *, is_top: bool) -> set[str]:
+    return {
+        name
+        for name in names
+        if name in _LEFTOVERS
+        or (is_top and name in _BUILT)
+        or name.endswith((".egg-info", ".pyc"))
+        or (folder / name / "pyvenv.cfg").is_file()
+    }
 
 
 def _build(

@@ -12,8 +12,8 @@ import json
 import os
 import re
 import sys
-import urllib.error
-import urllib.request
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from urllib.parse import urlsplit
 
 MAX_TURNS = 6
 INSTRUCTIONS = (
@@ -24,20 +24,24 @@ CALCULATION = re.compile(r"CALC:\s*(\d{1,9})\s*([-+*])\s*(\d{1,9})\s*")
 
 
 def ask(messages: list[dict[str, str]]) -> str:
-    """Return the model's reply."""
-    request = urllib.request.Request(
-        os.environ["OPENAI_BASE_URL"].rstrip("/") + "/chat/completions",
-        data=json.dumps(
-            {"model": os.environ["OPENAI_MODEL"], "messages": messages}
-        ).encode(),
-        headers={
+    """Return the model's reply. OSError or HTTPException when there is none."""
+    url = urlsplit(os.environ["OPENAI_BASE_URL"].rstrip("/") + "/chat/completions")
+    connect = HTTPSConnection if url.scheme == "https" else HTTPConnection
+    connection = connect(url.netloc)
+    connection.request(
+        "POST",
+        url.path,
+        json.dumps({"model": os.environ["OPENAI_MODEL"], "messages": messages}),
+        {
             "Authorization": f"Bearer {os.environ['OPENAI_API_KEY']}",
             "Content-Type": "application/json",
         },
     )
-    with urllib.request.urlopen(request) as response:
-        reply = json.load(response)
-    return reply["choices"][0]["message"]["content"] or ""
+    response = connection.getresponse()
+    body = response.read().decode()
+    if response.status != 200:
+        raise OSError(f"status {response.status}: {body[:500]}")
+    return json.loads(body)["choices"][0]["message"]["content"] or ""
 
 
 def calculate(text: str) -> int | None:
@@ -58,7 +62,7 @@ def main() -> int:
     for _ in range(MAX_TURNS):
         try:
             reply = ask(messages)
-        except (urllib.error.URLError, OSError) as error:
+        except (OSError, HTTPException, ValueError) as error:
             sys.stderr.write(f"the model could not be asked: {error}\n")
             return 3
         result = calculate(reply)

@@ -15,7 +15,7 @@ from PACKAGE_NAME.program import run_program
 
 
 def test_it_keeps_the_rules_that_all_environments_keep() -> None:
-    assert_conforms("PLUGIN_NAME")
+    assert_conforms("PLUGIN_NAME", examples=2, scripts=4)  # each reply is a process
 
 
 async def test_the_agent_calculates_and_its_answer_is_paid() -> None:
