@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -19,6 +20,7 @@ TIMEOUT_SECONDS = 1800.0
 _CONFLICTS = ("ResolutionImpossible", "conflicting dependencies", "No solution found", "unsatisfiable")
 
 _MOST_CAUSES = 6
+_RAISED = re.compile(r"[A-Za-z_.]*(?:Error|Exception): \S")
 
 
 class ConflictError(MissingError):
@@ -118,5 +120,6 @@ def explain_output(output: str) -> str:
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     causes = [line for line in lines if " depends on " in line or line.startswith("The user requested")]
     errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR")]
-    told = causes[-_MOST_CAUSES:] or errors[:3] or lines[-_MOST_CAUSES:]
+    raised = [line for line in lines if _RAISED.match(line)]  # by a build, further up than pip's own words
+    told = causes[-_MOST_CAUSES:] or [*raised[-2:], *errors[:3]] or lines[-_MOST_CAUSES:]
     return hide_passwords("; ".join(dict.fromkeys(told))) or "it says nothing"

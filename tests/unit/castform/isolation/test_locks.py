@@ -121,6 +121,8 @@ def test_a_conflict_is_told_by_its_causes_and_passwords_are_left_out():
         explain_output("ERROR: no access to https://me:secret@example.org/x")
         == "no access to https://***@example.org/x"
     )
+    build = "error: subprocess-exited-with-error\n  OSError: Readme file does not exist: README.md\nerror: metadata-generation-failed\n"
+    assert explain_output(build) == "OSError: Readme file does not exist: README.md"
     assert explain_output("") == "it says nothing"
 
 
