@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 
-def guess(secret: int = 7, guesses: int = 3) -> Guess:
-    return Guess({"low": 1, "high": 10, "secret": secret, "guesses": guesses})
+def guess(*, tells_range: bool = False) -> Guess:
+    return Guess({"low": 1, "high": 10, "secret": 7, "guesses": 3, "tells_range": tells_range})
 
 
 def test_a_guess_is_answered_and_the_last_wrong_one_loses() -> None:
@@ -27,6 +27,9 @@ def test_a_guess_is_answered_and_the_last_wrong_one_loses() -> None:
     lost = game.move("8")
     assert (lost.result, lost.text) == ("loss", "No, it is 7. You lose.")
     assert guess().move("7").result == "win"
+    kind = guess(tells_range=True)
+    assert kind.move("4").text == "Higher than 4. It is from 5 to 10. Guesses left: 2. Your guess?"
+    assert kind.move("2").text.startswith("Higher than 2. It is from 5 to 10.")
 
 
 @pytest.mark.parametrize(
