@@ -207,11 +207,9 @@ def test_two_plugins_whose_pins_conflict_train_in_one_run(one, two, home, tmp_pa
         f"""
 [[environment.mix]]
 id = "pydantic-one"
-weights = {{ pydantic = 0.0 }}
 
 [[environment.mix]]
 id = "pydantic-two"
-weights = {{ pydantic = 0.0 }}
 
 [model]
 id = "{model}"

@@ -27,6 +27,7 @@ class Sums(BaseEnv):
     """Sums of two digits; even firsts are held out. A reply is the sum, or `{"answer": sum}`."""
 
     max_turns = 1
+    reward_weights = {"pydantic": 0.0}  # noqa: RUF012 - never changed
 
     async def create_dataset(
         self, split: DatasetSplit, base_dir: Path, *, max_examples: int | None = None
