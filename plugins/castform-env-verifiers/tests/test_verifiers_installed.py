@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from castform.plugins.environments import load_environment
+from castform.testing import FakeModel
+
 pytestmark = [pytest.mark.installs, pytest.mark.timeout(600)]
 HERE = Path(__file__).parents[1]
 MODULE = '''
@@ -85,12 +88,6 @@ def test_the_small_environment_is_shown_with_its_rubric(home):
 
 
 async def test_an_installed_environment_plays_its_turns_and_its_faults_are_typed(home, monkeypatch):
-    from castform.calls import Sampling
-    from castform.environments import load_examples
-    from castform.plugins.environments import load_environment
-    from castform.rollouts import run_group
-    from castform.scripted_endpoint import ScriptedEndpoint
-
     monkeypatch.setenv("CASTFORM_HOME", str(home))
 
     def reply(request):
@@ -99,26 +96,17 @@ async def test_an_installed_environment_plays_its_turns_and_its_faults_are_typed
 
     for together, components in ((False, {"same", "num_turns"}), (True, {"same", "best", "num_turns"})):
         loaded = load_environment("verifiers/env", {"name": "vf-again", "args": {"together": together}})
-        endpoint = ScriptedEndpoint(reply)
+        environment = loaded.environment
         try:
-            train = await load_examples(loaded.environment, "train", loaded.base_dir)
-            held = await load_examples(loaded.environment, "eval", loaded.base_dir)
+            train = await environment.create_dataset("train", loaded.base_dir)
+            held = await environment.create_dataset("eval", loaded.base_dir)
             assert len(train) + len(held) == 5
-            group = await run_group(
-                loaded.environment,
-                train[0],
-                endpoint=endpoint,
-                split="train",
-                group_id="g",
-                size=4 if not together else 1,
-                sampling=Sampling(temperature=1.0, max_new_tokens=8),
-                seed=1,
-                weights={},
-                timeout_seconds=60.0,
-            )
+            with FakeModel(reply) as model:
+                group = await model.run_group(
+                    environment, train[0], size=1 if together else 4, timeout_seconds=60.0
+                )
         finally:
-            await endpoint.aclose()
-            await loaded.environment.aclose()
+            await environment.aclose()
         right, *others = group.rollouts
         assert right.termination_reason == "finished"
         assert set(right.rewards) == components
