@@ -32,15 +32,21 @@ def run(args: argparse.Namespace) -> int:
 
 def _list_plugins(*, as_json: bool) -> int:
     """Read metadata only: no plugin is imported."""
+    from castform.isolation.store import add_isolated
     from castform.plugins.catalog import allowed_names, find_clashes, list_installed, select_allowed
 
-    entries = select_allowed(list_installed(), allowed_names())
+    listing = add_isolated(list_installed())
+    isolated = {id(e) for e in listing.isolated}
+    entries = select_allowed(listing.entries, allowed_names())
     if as_json:
-        print_json([_entry_as_dict(e) for e in entries])
+        print_json([{**_entry_as_dict(e), "isolated": id(e) in isolated} for e in entries])
     else:
         print_table(
             ["PLUGIN", "SUMMARY", "DISTRIBUTION", "VERSION"],
-            [[e.name, e.summary, e.distribution, e.version] for e in entries],
+            [
+                [e.name, e.summary, e.distribution, f"{e.version}{' (isolated)' * (id(e) in isolated)}"]
+                for e in entries
+            ],
         )
     print_clashes(find_clashes(entries))
     return 0

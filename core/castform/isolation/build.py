@@ -80,16 +80,22 @@ def describe_plugins(folder: Path, distribution: str) -> dict[str, Any]:
     The answer has `distribution` (name, version, summary, requirements, metadata) and `plugins`. Raises
     RunFailedError with the end of what was written when they cannot be loaded there.
     """
-    done = subprocess.run(
-        [str(folder / "bin" / "python"), "-P", "-m", "castform.isolation.describe", distribution],
-        cwd=folder,
-        env=worker_environ(folder),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=DESCRIBE_TIMEOUT_SECONDS,
-        check=False,
-    )
+    try:
+        done = subprocess.run(
+            [str(folder / "bin" / "python"), "-P", "-m", "castform.isolation.describe", distribution],
+            cwd=folder,
+            env=worker_environ(folder),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=DESCRIBE_TIMEOUT_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise RunFailedError(
+            f"the plugin of {distribution} did not load within {DESCRIBE_TIMEOUT_SECONDS:g} s",
+            hint="nothing was installed; a plugin's module should hold hooks and strings alone",
+        ) from error
     if done.returncode != 0:
         told = done.stderr.strip()[-_TAIL_CHARACTERS:]
         raise RunFailedError(

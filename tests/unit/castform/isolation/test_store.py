@@ -153,6 +153,36 @@ def test_listing_marks_isolated_plugins_and_says_which_one_is_used(home, capsys)
     assert marked["arith"] and marked["made-up"] and not marked["lookup"]
 
 
+def test_plugins_lists_isolated_ones_too(home, capsys):
+    write_record(make_record(home))
+    assert main(["plugins", "--json"]) == 0
+    marked = {row["plugin"]: row["isolated"] for row in json.loads(capsys.readouterr().out)}
+    assert marked["made-up"] and not marked["arith"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["./nowhere", "--isolated"], "./nowhere does not exist"),
+        (["castform-env-x", "--isolated", "--offline"], "--offline needs --wheels DIR"),
+        (["castform-env-x", "--with", "y"], "--with is for --isolated"),
+        (["castform-env-x", "--upgrade"], "--upgrade is for --isolated"),
+        (["castform-env-x", "--save-wheels", "w"], "--save-wheels is for --isolated"),
+    ],
+)
+def test_env_install_refuses_what_it_cannot_do_before_it_does_anything(home, capsys, words, message):
+    assert main(["env", "install", *words]) == 2
+    assert message in capsys.readouterr().err
+    assert list_records() == []
+
+
+def test_a_home_that_cannot_be_written_is_told(tmp_path, monkeypatch, capsys):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("CASTFORM_HOME", str(tmp_path / "file"))
+    assert main(["env", "install", "castform-env-x", "--isolated"]) == 2
+    assert "set CASTFORM_HOME to a folder that you can write" in capsys.readouterr().err
+
+
 def test_env_remove_takes_the_plugins_name_and_suggests_a_close_one(home, capsys):
     write_record(make_usable(make_record(home)))
     assert main(["env", "remove", "mad-up"]) == 2
