@@ -82,6 +82,8 @@ class McpServer:
             raise ValueError("only is a list of tool names, not one text")
         for limit in ("start_timeout_seconds", "call_timeout_seconds", "max_result_chars"):
             check_limit(limit, getattr(self, limit))
+        if urlsplit(self.url).password:
+            raise ValueError("url must not hold a password: token_env or headers take it")
         if not self.name:
             fallback = urlsplit(self.url).netloc if self.url else Path(self.command[0]).name
             object.__setattr__(self, "name", fallback)

@@ -115,11 +115,14 @@ class BaseEnv(Environment[Payload, BaseRollout]):
 
         An override calls this one too.
         """
-        for source in self.tool_plan.sources:
-            closer = getattr(source, "aclose", None)
-            if closer is not None:
-                await closer()
-        await self.model_client.aclose()
+        try:
+            kept: tuple[Sequence[ToolItem], ToolPlan] | None = self.__dict__.get("_tool_plan")
+            for source in kept[1].sources if kept else ():
+                closer = getattr(source, "aclose", None)
+                if closer is not None:
+                    await closer()
+        finally:
+            await self.model_client.aclose()
 
     @property
     def tool_plan(self) -> ToolPlan:

@@ -415,6 +415,7 @@ async def test_an_http_server_that_is_not_there_is_typed(http: HttpServer) -> No
         ({}, "either a command or a url"),
         ({"command": "a", "url": "http://b"}, "either a command or a url"),
         ({"url": "localhost:80"}, "url must begin with http:// or https://"),
+        ({"url": "http://me:secret@host/mcp"}, "url must not hold a password"),
         ({"command": "a", "scope": "process"}, "scope must be 'rollout' or 'shared', not 'process'"),
         ({"command": "a", "only": "echo"}, "only is a list of tool names"),
         ({"command": "a", "call_timeout_seconds": 0}, "call_timeout_seconds must be a positive number"),
