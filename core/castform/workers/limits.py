@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 HANG_SECONDS = 60.0
 START_SECONDS = 600.0
-DEATHS_PER_WORKER = 3
+MORE_DEATHS = 2
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -23,8 +23,9 @@ class WorkerLimits:
     """Most that it may write to stdout and stderr within `output_seconds`."""
     output_seconds: float = 10.0
     least_deaths: int = 5
-    """Deaths in a row, without a finished group between them, that end the run; with many workers, 3 for each."""
+    """Deaths in a row, without a finished group between them, that end the run: with one worker, and 2 more
+    for each further one, as they may well die together."""
 
     def most_deaths(self, workers: int) -> int:
         """Return how many deaths in a row end the run."""
-        return max(self.least_deaths, DEATHS_PER_WORKER * workers)
+        return self.least_deaths + MORE_DEATHS * (workers - 1)

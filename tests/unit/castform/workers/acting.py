@@ -59,15 +59,18 @@ class Acting(Environment[Mapping[str, Any], RolloutAttempt]):
         """Says that it is there, and goes on when it is told so. Cleans up when it is cancelled."""
         (self.folder / f"here-{request.rollout_id}").write_text(str(os.getpid()))
         try:
-            while not (self.folder / "go").exists():  # noqa: ASYNC110 - told by another process
+            while not self.told_to_go(request):  # noqa: ASYNC110 - told by another process
                 await asyncio.sleep(0.005)
         except asyncio.CancelledError:
             (self.folder / f"cancelled-{request.rollout_id}").touch()
             raise
 
+    def told_to_go(self, request):
+        return (self.folder / f"go-{request.rollout_id.rpartition('-')[0]}").exists()
+
     async def block(self, request):
         (self.folder / f"here-{request.rollout_id}").write_text(str(os.getpid()))
-        while not (self.folder / "go").exists():
+        while not self.told_to_go(request):
             time.sleep(0.002)  # noqa: ASYNC251 - on purpose: nothing else of this process runs
 
     async def exclusive(self, request):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from benchmax.envs import Example
+from benchmax.auth import StaticBearerAuth
+from benchmax.envs import Example, RolloutRequest
 from castform.calls import Sampling
 from castform.endpoint import SessionGrant
 from castform.rollouts import run_group
@@ -52,3 +53,8 @@ async def appear(path, tries=4000):
             return text
         await asyncio.sleep(0.005)
     raise AssertionError(f"{path} never came")
+
+
+def make_request(example, rollout_id="alone"):
+    """Return a request that names a model which nobody asks."""
+    return RolloutRequest(rollout_id, example, "none", "http://127.0.0.1:9/v1", StaticBearerAuth("key"))

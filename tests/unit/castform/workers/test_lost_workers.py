@@ -10,6 +10,7 @@ import pytest
 from acting_groups import appear, play
 
 from castform.workers.calls import WorkersFailedError
+from castform.workers.limits import WorkerLimits
 
 
 async def test_a_worker_killed_in_the_middle_costs_its_group_alone(start, tmp_path):
@@ -24,7 +25,7 @@ async def test_a_worker_killed_in_the_middle_costs_its_group_alone(start, tmp_pa
     assert [r.rollout_id for r in lost] == ["doomed-0", "doomed-1", "doomed-2"]
     assert {(r.termination_reason, r.score, tuple(r.rewards)) for r in lost} == {("worker_lost", None, ())}
     assert {r.error for r in lost} == {"the worker process was ended by SIGKILL"}
-    (tmp_path / "go").touch()
+    (tmp_path / "go-spared").touch()
     assert [r.score for r in await spared] == [1.0, 1.0]
     after = await asyncio.gather(*(play(environment, "answer", group_id=f"after{n}") for n in range(4)))
     assert [r.termination_reason for (r,) in after] == ["finished"] * 4
@@ -59,16 +60,20 @@ async def test_every_end_of_a_worker_is_told_and_another_one_takes_its_place(sta
 
 
 async def test_deaths_in_a_row_end_the_run_and_a_finished_group_starts_the_count_again(start):
-    environment = start(1, least_deaths=3)  # for one worker it is 3 at least anyway
-    for act in ("gone", "gone", "answer", "gone", "gone"):
+    environment = start(1, least_deaths=2)
+    for act in ("gone", "answer", "gone"):
         await play(environment, act)
     with pytest.raises(
-        WorkersFailedError, match=r"3 worker processes died one after the other.*exit code 7"
+        WorkersFailedError, match=r"2 worker processes died one after the other.*exit code 7"
     ) as last:
         await play(environment, "gone")
         await play(environment, "answer")
     assert "environment.workers = 0" in str(last.value.hint)
     assert environment.list_pids() == []
+
+
+def test_more_workers_may_die_more_often():
+    assert [WorkerLimits().most_deaths(workers) for workers in (1, 2, 4)] == [5, 7, 11]
 
 
 async def test_a_process_that_dies_while_it_loads_is_an_error_at_once(tmp_path):

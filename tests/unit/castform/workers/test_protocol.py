@@ -20,7 +20,7 @@ json_values = st.recursive(
 messages = st.dictionaries(st.text(), json_values, max_size=4).map(lambda fields: {**fields, "t": "x"})
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=25)
 @given(sent=st.lists(messages, max_size=5), cuts=st.lists(st.integers(1, 40), min_size=1, max_size=20))
 def test_messages_come_out_as_they_went_in_however_the_bytes_are_cut(sent, cuts):
     data = b"".join(map(encode_frame, sent))

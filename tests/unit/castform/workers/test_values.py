@@ -52,7 +52,7 @@ def types_of(value):
     return type(value), inner
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=60)
 @example({"$": "tuple", "v": [1]})
 @example(10**5000)
 @given(values)
