@@ -242,6 +242,22 @@ async def test_a_score_is_the_weighted_sum():
     assert {(r.score, r.termination_reason) for r in group.rollouts} == {(None, "reward_error")}
 
 
+async def test_a_component_of_weight_0_takes_no_part_whatever_it_is():
+    assert score_rewards({"a": 1.0, "b": 2e30}, {"b": 0.0}) == 1.0
+    assert score_rewards({"a": 1.0, "b": float("nan")}, {"b": 0}) == 1.0
+    assert score_rewards({"a": 1.0, "b": float("-inf")}, {"b": -0.0}) == 1.0
+    assert score_rewards({"a": 3.0}, {"a": 0.0}) == 0.0
+    environment = Bare(lambda request: finished(request, a=1.0, b=2e30, c=0.5))
+    environment.reward_weights = {"b": 0.0, "c": 4.0}
+    group = await run(environment)
+    assert {r.score for r in group.rollouts} == {3.0}
+    assert {tuple(r.rewards) for r in group.rollouts} == {("a", "c")}
+    group = await run(environment, weights={"c": 0.0})
+    assert {r.score for r in group.rollouts} == {1.0}
+    group = await run(environment, weights={"b": 1.0})
+    assert {(r.score, r.termination_reason) for r in group.rollouts} == {(None, "reward_error")}
+
+
 async def test_group_rewards_reach_the_score():
     def group(rollouts):
         return {rollout.rollout_id: {"rank": float(place)} for place, rollout in enumerate(rollouts)}
