@@ -112,7 +112,7 @@ def _install(lock: Lock, place: Path, sources: Sources) -> None:
     words = ["--no-deps", "--require-hashes", *sources.options(), "-r", str(wanted)]
     doing = f"installing {len(lock.items)} distributions"
     if lock.resolver == "uv":
-        run_uv(["pip", "install", "--python", str(python), *words], doing=doing)
+        run_uv(["pip", "install", "--compile-bytecode", "--python", str(python), *words], doing=doing)
     else:
         run_pip(["install", *words], doing=doing, python=python)
     wanted.unlink()
