@@ -23,7 +23,7 @@ from benchmax.envs import (
     StaticBearerAuth,
 )
 from benchmax.testing import ChatServer, Fault, RawReply, ScriptedRequest, function_call
-from benchmax.testing.chat_server import Reply
+from benchmax.testing.replies import Answer
 
 PROMPT = [{"role": "system", "content": "Be short."}, {"role": "user", "content": "What is 6*7?"}]
 EXAMPLE = Example("e1", {"prompt_messages": PROMPT, "answer": "42"})
@@ -77,7 +77,7 @@ class ChatEnv(BaseEnv):
         return self.group(rollouts)
 
 
-Script = Sequence[Reply] | Callable[[ScriptedRequest], Reply]
+Script = Sequence[Answer] | Callable[[ScriptedRequest], Answer]
 
 
 async def run_group(
@@ -98,7 +98,7 @@ async def run_group(
     return outcomes, server.requests
 
 
-def of(rollout_id: str, own: Reply, other: Reply = SAYS_42) -> Callable[[ScriptedRequest], Reply]:
+def of(rollout_id: str, own: Answer, other: Answer = SAYS_42) -> Callable[[ScriptedRequest], Answer]:
     """A script that answers one rollout with `own` and its siblings with `other`."""
     return lambda served: own if served.headers["Authorization"].endswith(f"key-{rollout_id}") else other
 
@@ -141,7 +141,7 @@ async def test_a_spent_context_after_a_tool_turn_is_scored() -> None:
         ({"content": "x", "finish_reason": None}, "finish reason"),
     ],
 )
-async def test_a_failed_call_is_model_error_after_one_request(reply: Reply, words: str) -> None:
+async def test_a_failed_call_is_model_error_after_one_request(reply: Answer, words: str) -> None:
     env = ChatEnv()
     outcomes, requests = await run_group(env, [reply])
     outcome = outcomes["r0"]

@@ -28,7 +28,7 @@ from benchmax.rewards.judge import Judge, JudgeError
 from benchmax.rewards.rubric import Rubric, evaluate_single_rubric, rubric_reward_key
 from benchmax.rewards.scoring import score_group_rubrics, score_rubrics
 from benchmax.testing import ChatServer, Fault, RawReply, ScriptedRequest
-from benchmax.testing.chat_server import Reply
+from benchmax.testing.replies import Answer
 
 CORRECT = Rubric("Correct", "The answer is the right number.")
 RUDE = Rubric("Rude", "The answer is rude.", polarity="negative")
@@ -79,12 +79,12 @@ class JudgedEnv(BaseEnv):
 
 
 async def run(
-    script: Sequence[Reply] | Callable[[ScriptedRequest], Any], *, in_group: bool = False, **settings: Any
+    script: Sequence[Answer] | Callable[[ScriptedRequest], Any], *, in_group: bool = False, **settings: Any
 ) -> tuple[list[RolloutOutcome], list[ScriptedRequest]]:
     """Two siblings, whose answers are their ids, before a judge with that script."""
     example = Example("e", {"prompt_messages": [{"role": "user", "content": QUESTION}]})
 
-    def answer(request: ScriptedRequest) -> Reply:
+    def answer(request: ScriptedRequest) -> Answer:
         return {"content": request.headers["Authorization"].removeprefix("Bearer ")}
 
     async with ChatServer(answer) as model, ChatServer(script) as server:
@@ -108,7 +108,7 @@ def about(request: ScriptedRequest) -> str:
     return "r0" if "\n| r0\n" in request.body["messages"][0]["content"] else "r1"
 
 
-def only_for_r0(reply: Reply) -> Callable[[ScriptedRequest], Reply]:
+def only_for_r0(reply: Answer) -> Callable[[ScriptedRequest], Answer]:
     return lambda request: reply if about(request) == "r0" else RIGHT
 
 
@@ -144,7 +144,7 @@ async def test_a_judge_that_gives_no_verdict_costs_that_rollout_its_score_and_no
 
 
 async def test_a_judge_that_hangs_costs_that_rollout_its_score_and_no_other() -> None:
-    async def script(request: ScriptedRequest) -> Reply:
+    async def script(request: ScriptedRequest) -> Answer:
         if about(request) == "r0":
             await asyncio.Event().wait()
         return RIGHT

@@ -27,7 +27,7 @@ from benchmax.rewards.judge import Judge, JudgeError
 from benchmax.rewards.ranking import RankingAnchor, evaluate_rubric_ranking, rank_group_rubrics
 from benchmax.rewards.rubric import Rubric
 from benchmax.testing import ChatServer, Fault, ScriptedRequest
-from benchmax.testing.chat_server import Reply
+from benchmax.testing.replies import Answer
 
 RUBRIC = Rubric("Quality", "Is it a good answer?")
 
@@ -116,10 +116,10 @@ async def test_a_group_is_ranked_once_for_each_rubric() -> None:
         await judge.aclose()
 
 
-def proposing(*titles: str) -> Callable[[ScriptedRequest], Reply]:
+def proposing(*titles: str) -> Callable[[ScriptedRequest], Answer]:
     """A judge that proposes the titles, and finds one met where an answer holds its words."""
 
-    def script(request: ScriptedRequest) -> Reply:
+    def script(request: ScriptedRequest) -> Answer:
         prompt = request.body["messages"][-1]["content"]
         criterion = re.search(r"^Criterion: (.+)$", prompt, re.MULTILINE)
         if criterion:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmax.testing import ChatServer, ScriptedRequest
-from benchmax.testing.chat_server import Reply
+from benchmax.testing.replies import Answer
 
 PAGE = Path(__file__).parents[2] / "docs" / "judging.md"
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -18,7 +18,7 @@ RESULT = "# -> "
 ADDRESS = "http://127.0.0.1:8001/v1"
 
 
-def judge_by_words(request: ScriptedRequest) -> Reply:
+def judge_by_words(request: ScriptedRequest) -> Answer:
     """Ranks by length, finds a reason in "because" alone, and puts together what speaks of the same thing."""
     prompt = str(request.body["messages"][-1]["content"])
     shown = re.findall(r"^BEGIN Answer ?(\d*) \w+\n\| (.*)$", prompt, re.MULTILINE)

@@ -3,6 +3,23 @@
 from __future__ import annotations
 
 from benchmax.testing.chat_server import ChatServer
-from benchmax.testing.replies import Fault, RawReply, Reply, ScriptedRequest, ToolUse, function_call
+from benchmax.testing.replies import (
+    Answer,
+    Fault,
+    RawReply,
+    Reply,
+    ScriptedRequest,
+    ToolUse,
+    function_call,
+)
 
-__all__ = ["ChatServer", "Fault", "RawReply", "Reply", "ScriptedRequest", "ToolUse", "function_call"]
+__all__ = [
+    "Answer",
+    "ChatServer",
+    "Fault",
+    "RawReply",
+    "Reply",
+    "ScriptedRequest",
+    "ToolUse",
+    "function_call",
+]

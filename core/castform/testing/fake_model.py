@@ -11,8 +11,9 @@ from benchmax.auth import StaticBearerAuth
 from benchmax.envs import Environment, Example, RolloutRequest
 from castform.calls import Sampling
 from castform.rollouts import RolloutGroup, Split, run_group
-from castform.scripted_endpoint import ScriptedEndpoint
-from castform.scripted_replies import Answer, Fault, Script, ScriptedRequest
+from castform.scripted_replies import Answer, Script, ScriptedRequest
+from castform.testing.mock_endpoint import MockEndpoint
+from castform.testing.troubles import Schedule
 
 
 class FakeModel:
@@ -25,27 +26,20 @@ class FakeModel:
         assert group.rollouts[0].rewards == {"correct": 1.0}
 
     A reply is text, a `Reply` (tool calls, latency, a cut connection), a `Fault` (an HTTP
-    error) or an assistant message. A request beyond the last reply is an error. `requests`
-    keeps everything that was asked, in order.
+    error) or an assistant message. A request beyond the last reply is an error; `faults` are
+    those of a `MockEndpoint`. `requests` keeps everything that was asked, in order.
     """
 
-    def __init__(self, replies: Sequence[Answer] | Script, *, model: str = "fake") -> None:
-        self.requests: list[ScriptedRequest] = []
-        self._replies = replies
-        self.endpoint = ScriptedEndpoint(self._answer, model=model)
+    def __init__(
+        self, replies: Sequence[Answer] | Script, *, faults: Sequence[Schedule] = (), model: str = "fake"
+    ) -> None:
+        self.endpoint = MockEndpoint(replies, faults=faults, model=model)
         self._rollouts = 0
 
-    def _answer(self, request: ScriptedRequest) -> Answer:
-        self.requests.append(request)
-        if callable(self._replies):
-            return self._replies(request)
-        if request.index >= len(self._replies):
-            return Fault(
-                status=400,
-                message=f"request {request.index + 1} of a conversation, but the fake model has "
-                f"{len(self._replies)} replies",
-            )
-        return self._replies[request.index]
+    @property
+    def requests(self) -> list[ScriptedRequest]:
+        """Everything that was asked so far."""
+        return self.endpoint.asked
 
     def request(self, example: Example[Any], *, split: Split = "train") -> RolloutRequest[Any]:
         """Return a request for one more rollout, in a session of its own, to give to an environment."""

@@ -26,9 +26,9 @@ from benchmax.rewards.judge import Judge, JudgeError, fence
 from benchmax.rewards.rubric import Rubric
 from benchmax.rewards.scoring import score_group_rubrics
 from benchmax.testing import ChatServer, Fault, ScriptedRequest
-from benchmax.testing.chat_server import Reply
+from benchmax.testing.replies import Answer
 
-Script = Sequence[Reply] | Callable[[ScriptedRequest], Reply]
+Script = Sequence[Answer] | Callable[[ScriptedRequest], Answer]
 GOOD, BAD = Rubric("Cites", "Names a source."), Rubric("Pads", "Repeats itself.", "negative")
 
 
@@ -323,10 +323,10 @@ def test_a_cache_never_outgrows_its_bounds(considered: list[tuple[str, str, Any,
         assert max(len(found.positive), len(found.negative)) <= 2
 
 
-def judge_of_words(*, rubrics: dict[str, Any]) -> Callable[[ScriptedRequest], Reply]:
+def judge_of_words(*, rubrics: dict[str, Any]) -> Callable[[ScriptedRequest], Answer]:
     """Proposes the rubrics, and scores 1 where the answer holds the rubric's title."""
 
-    def script(request: ScriptedRequest) -> Reply:
+    def script(request: ScriptedRequest) -> Answer:
         prompt = prompt_of(request)
         title = re.search(r"^Criterion: (.+)$", prompt, re.MULTILINE)
         if title is None:
@@ -412,7 +412,7 @@ async def test_a_failed_request_leaves_the_cache_as_it_was() -> None:
     cache.consider("Why?", GOOD, [0, 1])
     honest = judge_of_words(rubrics=PROPOSED)
 
-    def fails_for_dogs(request: ScriptedRequest) -> Reply:
+    def fails_for_dogs(request: ScriptedRequest) -> Answer:
         return {"content": "no idea"} if "Criterion: Dogs" in prompt_of(request) else honest(request)
 
     with pytest.raises(JudgeError):

@@ -26,7 +26,7 @@ from benchmax.envs import (
 )
 from benchmax.envs.tool_arguments import ArgumentFault, check_arguments, parse_arguments
 from benchmax.testing import ChatServer, ScriptedRequest
-from benchmax.testing.chat_server import Reply
+from benchmax.testing.replies import Answer
 
 AUTH = StaticBearerAuth("k")
 PROMPT = {"prompt_messages": [{"role": "user", "content": "q"}]}
@@ -59,7 +59,7 @@ def records_of(caplog: pytest.LogCaptureFixture, name: str) -> list[logging.LogR
     return [record for record in caplog.records if record.name == name]
 
 
-async def hang(request: ScriptedRequest) -> Reply:
+async def hang(request: ScriptedRequest) -> Answer:
     await asyncio.Event().wait()
     raise AssertionError("never answered")
 
@@ -119,7 +119,7 @@ class Swallows(Chat):
 async def test_a_context_that_swallows_the_cancellation_leaves_an_interrupted_rollout() -> None:
     asked = asyncio.Event()
 
-    async def hang_when_asked(request: ScriptedRequest) -> Reply:
+    async def hang_when_asked(request: ScriptedRequest) -> Answer:
         asked.set()
         return await hang(request)
 

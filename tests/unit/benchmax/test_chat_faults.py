@@ -26,9 +26,9 @@ from benchmax.envs import (
 from benchmax.envs.base.rollout import own_copy
 from benchmax.envs.observe import observe_rollouts
 from benchmax.testing import ChatServer, Fault, RawReply, ScriptedRequest, function_call
-from benchmax.testing.chat_server import Reply
+from benchmax.testing.replies import Answer
 
-SAYS_42: Reply = {"content": "42"}
+SAYS_42: Answer = {"content": "42"}
 
 
 class ChatEnv(BaseEnv):

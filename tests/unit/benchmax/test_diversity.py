@@ -28,7 +28,7 @@ from benchmax.rewards.diversity.ngrams import character_ngrams, cluster_by_ngram
 from benchmax.rewards.diversity.reading import make_assignment_reader
 from benchmax.rewards.judge import Judge, JudgeError, fence
 from benchmax.testing import ChatServer, Fault, ScriptedRequest
-from benchmax.testing.chat_server import Reply
+from benchmax.testing.replies import Answer
 
 JUDGE = Judge("judge", "http://127.0.0.1:1/v1", StaticBearerAuth("key"), max_retries=0)
 
@@ -151,12 +151,12 @@ def assigned(*clusters: tuple[int, str] | tuple[int, str, str | None]) -> dict[s
     return {"assignments": [dict(zip(names, cluster, strict=False)) for cluster in clusters]}
 
 
-def says(*clusters: tuple[int, str] | tuple[int, str, str | None]) -> Reply:
+def says(*clusters: tuple[int, str] | tuple[int, str, str | None]) -> Answer:
     return {"content": json.dumps(assigned(*clusters))}
 
 
 async def read_clusters(
-    script: Sequence[Reply] | Callable[[ScriptedRequest], Reply],
+    script: Sequence[Answer] | Callable[[ScriptedRequest], Answer],
     texts: Sequence[str],
     *,
     context: str = "",
@@ -243,7 +243,7 @@ async def test_clusters_inside_an_answer_or_the_question_are_no_verdict() -> Non
         with pytest.raises(JudgeError, match="no seal"):
             await read_clusters(quoting, texts, context=context)
 
-    def seals(request: ScriptedRequest) -> Reply:
+    def seals(request: ScriptedRequest) -> Answer:
         seal = re.search(r'with the value "(\w+)"', request.body["messages"][-1]["content"])
         assert seal is not None
         verdict = json.dumps({"seal": seal[1], **assigned((1, "z"), (0, "z"))})

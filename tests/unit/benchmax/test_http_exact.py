@@ -15,7 +15,7 @@ from benchmax.envs.model_client import CallLimits, ModelClient
 from benchmax.envs.retry import retry_delay
 from benchmax.envs.reward_values import check_rewards
 from benchmax.testing import ChatServer, Fault, RawReply, ScriptedRequest
-from benchmax.testing.chat_server import Reply
+from benchmax.testing.replies import Answer
 
 KEY = "key-0123456789"
 BODY = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
@@ -43,7 +43,7 @@ async def test_more_than_a_hundred_requests_run_at_a_time() -> None:
     arrived = 0
     all_here = asyncio.Event()
 
-    async def answer(request: ScriptedRequest) -> Reply:
+    async def answer(request: ScriptedRequest) -> Answer:
         nonlocal arrived
         arrived += 1
         if arrived == 101:

@@ -15,9 +15,9 @@ from benchmax.envs import InjectedAuth, RolloutFailure, StaticBearerAuth, bind_m
 from benchmax.envs.model_client import request_defaults
 from benchmax.rewards.judge import Judge, JudgeError, ask_judge, fence, read_number
 from benchmax.testing import ChatServer, Fault, RawReply, ScriptedRequest
-from benchmax.testing.chat_server import Reply
+from benchmax.testing.replies import Answer
 
-ONE: Reply = {"content": '{"score": 1}'}
+ONE: Answer = {"content": '{"score": 1}'}
 AUTH = StaticBearerAuth("judge-key-0123456789")
 
 
@@ -64,7 +64,7 @@ async def test_a_plain_question_is_sent_as_it_is():
 
 
 async def test_json_mode_is_asked_for_where_the_prompt_speaks_of_json():
-    _, [request] = await asked([ONE], prompt="Reply in Json.", max_tokens=64)
+    _, [request] = await asked([ONE], prompt="Answer in Json.", max_tokens=64)
     assert asked_for(request) == {
         "response_format": {"type": "json_object"},
         "temperature": 0.0,
@@ -91,7 +91,7 @@ async def test_text_in_parts_is_read_as_one():
 
 
 async def test_a_question_with_other_peoples_text_asks_for_a_seal():
-    def seals(request: ScriptedRequest) -> Reply:
+    def seals(request: ScriptedRequest) -> Answer:
         prompt = request.body["messages"][0]["content"]
         seal = prompt.rsplit('"', 2)[1]
         return {"content": f'It says {{"score": 1}}. {{"seal": "{seal}", "score": 0}} is not {{"score": 1}}'}
@@ -125,7 +125,7 @@ async def test_text_that_is_not_unicode_can_be_asked_about():
 
 
 def refusing(*names: str):
-    def answer(request: ScriptedRequest) -> Reply:
+    def answer(request: ScriptedRequest) -> Answer:
         for name in names:
             if name in request.body:
                 return Fault(status=400, message=f"Unsupported parameter: '{name}'.")
@@ -173,7 +173,7 @@ async def test_the_parameter_named_first_is_the_refused_one(status, message, lef
 async def test_the_param_field_of_an_error_decides():
     error = {"error": {"message": "temperature and max_tokens clash", "param": "max_tokens"}}
 
-    def answer(request: ScriptedRequest) -> Reply:
+    def answer(request: ScriptedRequest) -> Answer:
         return ONE if "max_completion_tokens" in request.body else BadRequest(error)
 
     found, requests = await asked(answer, max_tokens=5)
@@ -201,7 +201,7 @@ async def test_a_refusal_is_understood_in_any_form(body):
 
 
 async def test_a_refusal_that_does_not_help_is_not_remembered():
-    def answer(request: ScriptedRequest) -> Reply:
+    def answer(request: ScriptedRequest) -> Answer:
         return Fault(status=400, message="too long: lower max_tokens or max_completion_tokens")
 
     async with ChatServer(answer) as server:
@@ -389,7 +389,7 @@ async def test_a_key_nobody_bound_is_a_judge_error():
 
 
 async def test_a_judge_that_hangs_ends_at_the_timeout():
-    async def hang(request: ScriptedRequest) -> Reply:
+    async def hang(request: ScriptedRequest) -> Answer:
         await asyncio.Event().wait()
         return ONE
 
@@ -398,7 +398,7 @@ async def test_a_judge_that_hangs_ends_at_the_timeout():
 
 
 async def test_the_timeout_says_what_went_before_it():
-    async def fail_then_hang(request: ScriptedRequest) -> Reply:
+    async def fail_then_hang(request: ScriptedRequest) -> Answer:
         if len(server.requests) > 1:
             await asyncio.Event().wait()
         return Fault(status=500, message="down")
@@ -483,7 +483,7 @@ async def test_no_more_questions_run_at_a_time_than_the_judge_takes():
     running = most = 0
     full = asyncio.Event()
 
-    async def answer(request: ScriptedRequest) -> Reply:
+    async def answer(request: ScriptedRequest) -> Answer:
         nonlocal running, most
         running += 1
         most = max(most, running)
@@ -513,7 +513,7 @@ async def test_a_failed_question_gives_its_turn_back():
 async def test_a_cancelled_question_leaves_no_call_running():
     arrived, left = asyncio.Event(), asyncio.Event()
 
-    async def hang(request: ScriptedRequest) -> Reply:
+    async def hang(request: ScriptedRequest) -> Answer:
         arrived.set()
         try:
             await asyncio.Event().wait()

@@ -16,7 +16,7 @@ from benchmax.rewards.judge import Judge, JudgeError
 from benchmax.rewards.rubric import Rubric, RubricEvaluation, evaluate_single_rubric, rubric_reward_key
 from benchmax.rewards.rubric.prompt import write_rubric_prompt
 from benchmax.testing import ChatServer
-from benchmax.testing.chat_server import Reply
+from benchmax.testing.replies import Answer
 
 CORRECT = Rubric("Correct", "The answer states the right number.")
 GRADES = Rubric("Style", "How well it reads.", score_map={3: "well", -1: "badly", 1: "so so"})
@@ -27,7 +27,7 @@ def judge_of(server: ChatServer, **settings: Any) -> Judge:
     return Judge("m", server.base_url, auth, **{"retry_seconds": 0.0, "max_retries": 0, **settings})
 
 
-async def evaluated(reply: Reply, rubric: Rubric = CORRECT, **arguments: Any) -> RubricEvaluation:
+async def evaluated(reply: Answer, rubric: Rubric = CORRECT, **arguments: Any) -> RubricEvaluation:
     async with ChatServer([reply]) as server:
         return await evaluate_single_rubric(
             rubric, question="6*7?", response="42", judge=judge_of(server), **arguments

@@ -14,7 +14,7 @@ from benchmax.rewards.judge import Judge, JudgeError
 from benchmax.rewards.rubric import Rubric
 from benchmax.rewards.scoring import score_group_rubrics, score_rubrics
 from benchmax.testing import ChatServer, Fault, ScriptedRequest
-from benchmax.testing.chat_server import Reply
+from benchmax.testing.replies import Answer
 
 CORRECT = Rubric("Correct", "It is right.")
 RUDE = Rubric("Rude", "It is rude.", "negative")
@@ -28,14 +28,14 @@ def prompt_of(request: ScriptedRequest) -> str:
     return request.body["messages"][0]["content"]
 
 
-def verdict(score: float) -> Reply:
+def verdict(score: float) -> Answer:
     return {"content": json.dumps({"score": score})}
 
 
 def by_criterion(**scores: float):
     """Score by the first rubric title that the prompt names."""
 
-    def answer(request: ScriptedRequest) -> Reply:
+    def answer(request: ScriptedRequest) -> Answer:
         return next(
             verdict(score) for title, score in scores.items() if f"Criterion: {title}\n" in prompt_of(request)
         )
@@ -100,7 +100,7 @@ async def test_a_blank_rollout_id_is_refused():
 async def test_rubrics_are_judged_at_the_same_time():
     both = asyncio.Barrier(2)
 
-    async def answer(request: ScriptedRequest) -> Reply:
+    async def answer(request: ScriptedRequest) -> Answer:
         await both.wait()
         return verdict(1)
 
@@ -111,7 +111,7 @@ async def test_rubrics_are_judged_at_the_same_time():
 async def test_an_outage_of_one_cancels_the_calls_of_the_others():
     hanging, left = asyncio.Event(), asyncio.Event()
 
-    async def answer(request: ScriptedRequest) -> Reply:
+    async def answer(request: ScriptedRequest) -> Answer:
         if "Criterion: Rude" in prompt_of(request):
             hanging.set()
             try:
@@ -139,7 +139,7 @@ async def group_scored(
 
 
 async def test_each_sibling_is_scored_by_itself():
-    def answer(request: ScriptedRequest) -> Reply:
+    def answer(request: ScriptedRequest) -> Answer:
         return verdict(float("\n| 42\n" in prompt_of(request)))
 
     async with ChatServer(answer) as server:
@@ -155,7 +155,7 @@ async def test_each_sibling_is_scored_by_itself():
 async def test_siblings_are_judged_at_the_same_time_and_fail_together():
     arrived, left = asyncio.Barrier(2), asyncio.Event()
 
-    async def answer(request: ScriptedRequest) -> Reply:
+    async def answer(request: ScriptedRequest) -> Answer:
         await arrived.wait()
         if "| bad" in prompt_of(request):
             return Fault(status=400, message="refused")
@@ -199,7 +199,7 @@ PROPOSED = {
 }
 
 
-def adaptive_judge(request: ScriptedRequest) -> Reply:
+def adaptive_judge(request: ScriptedRequest) -> Answer:
     """Proposes two rubrics; long answers show work, short ones guess; everything is correct."""
     prompt = prompt_of(request)
     if "Criterion:" not in prompt:

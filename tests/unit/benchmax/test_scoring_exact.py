@@ -11,7 +11,7 @@ from benchmax.rewards.judge import Judge, fence
 from benchmax.rewards.rubric import Rubric
 from benchmax.rewards.scoring import score_group_rubrics
 from benchmax.testing import ChatServer, ScriptedRequest
-from benchmax.testing.chat_server import Reply
+from benchmax.testing.replies import Answer
 
 CORRECT = Rubric("Correct", "It is right.")
 KNOWN = Rubric("Known", "It was found before.")
@@ -29,7 +29,7 @@ class Keys:
         return {}
 
 
-def answer(request: ScriptedRequest) -> Reply:
+def answer(request: ScriptedRequest) -> Answer:
     """Propose one rubric; answers of one letter are short, and everything is correct."""
     prompt = str(request.body["messages"][0]["content"])
     seal = prompt.rsplit('"', 2)[1]

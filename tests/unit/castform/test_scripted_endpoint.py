@@ -183,4 +183,4 @@ async def test_a_fake_model_without_a_reply_left_says_so():
         group = await model.run_group(Adder(), make_example(1))
     [rollout] = group.rollouts
     assert rollout.termination_reason == "model_error"
-    assert "request 2 of a conversation, but the fake model has 1 replies" in rollout.error
+    assert "request 2 of a conversation, but the script has 1 replies" in rollout.error

@@ -1,38 +1,11 @@
-"""A small real tokenizer with awkward merges, and chat templates of every temperament, for tests.
-
-Its vocabulary spells every ASCII text in many ways, so ids that a model samples are rarely
-the ids that encoding their text would give.
-"""
+"""The tokenizer of `castform.testing` as transformers has it, and chat templates of every temperament, for tests."""
 
 from __future__ import annotations
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-SPECIALS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
-MERGES = (
-    *("he", "ll", "llo", "hello", "su", "sun", "fl", "flo", "flow", "er", "flower", "sunflower"),
-    *(
-        "to",
-        "ol",
-        "tool",
-        "{Ċ",
-        '{"',
-        '"}',
-        '":',
-        "ĊĊ",
-        "00",
-        "10",
-        "100",
-        "an",
-        "and",
-        "th",
-        "the",
-        "in",
-        "ing",
-    ),
-)
-"""Merged tokens, each spelled by two that come before it (Ċ is a line break)."""
+from castform.testing.tokenizer import END_OF_TURN, SPECIALS, make_vocabulary
 
 PLAIN = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
@@ -81,17 +54,11 @@ RAISES = (
 
 def make_fake_tokenizer(template: str | None = TOOLS) -> PreTrainedTokenizerFast:
     """Build the tokenizer with a chat template. `<|im_end|>` is the end-of-turn token."""
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    vocabulary = {token: place for place, token in enumerate([*SPECIALS, *alphabet])}
-    merges: list[tuple[str, str]] = []
-    for token in MERGES:
-        cut = next(i for i in range(len(token) - 1, 0, -1) if {token[:i], token[i:]} <= vocabulary.keys())
-        merges.append((token[:cut], token[cut:]))
-        vocabulary[token] = len(vocabulary)
+    vocabulary, merges = make_vocabulary()
     backend = Tokenizer(models.BPE(vocab=vocabulary, merges=merges))
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     backend.decoder = decoders.ByteLevel()
     backend.add_special_tokens([AddedToken(text, special=True, normalized=False) for text in SPECIALS])
     return PreTrainedTokenizerFast(
-        tokenizer_object=backend, eos_token="<|im_end|>", pad_token="<|endoftext|>", chat_template=template
+        tokenizer_object=backend, eos_token=END_OF_TURN, pad_token=SPECIALS[0], chat_template=template
     )

@@ -66,6 +66,8 @@ class Examined:
         """Where temporary files go meanwhile."""
         self.loading_changes = loading_changes
         """What of the process's shared state loading it changed, in words."""
+        self.state_changes: list[str] = []
+        """What the rules so far changed of it."""
         self.environment: Environment[Any, Any] = subject.environment
         self.groups = 0
 

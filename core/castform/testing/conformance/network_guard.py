@@ -51,10 +51,10 @@ def guard_network() -> Iterator[NetworkGuard]:
             guard_address(guard, sock, args[-1])
             return _plain_sendto(sock, *args)
 
-        def getaddrinfo(self, host: Any, *args: Any, **kwargs: Any) -> Any:
+        def getaddrinfo(self, host: Any, port: Any, *args: Any, **kwargs: Any) -> Any:
             if not is_local(_text(host)):
-                guard.check(_text(host))
-            return _plain_getaddrinfo(host, *args, **kwargs)
+                guard.check(f"{_text(host)}:{_text(port)}" if port else _text(host))
+            return _plain_getaddrinfo(host, port, *args, **kwargs)
 
     with Guarded().in_place():
         yield guard

@@ -173,6 +173,7 @@ def check_rule(rule: Rule, examined: Examined, accept: Mapping[str, str]) -> Rul
     def result(**fields: Any) -> RuleResult:  # Any: the fields of RuleResult
         return RuleResult(rule=rule.name, seconds=time.perf_counter() - began, **fields)
 
+    before = take_state()
     try:
         breaches = rule.check(examined)
     except NotCheckedError as reason:
@@ -180,6 +181,9 @@ def check_rule(rule: Rule, examined: Examined, accept: Mapping[str, str]) -> Rul
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the author's code
         hint = error.hint if isinstance(error, CastformError) and error.hint else "see the exception"
         breaches = [Breach(message=f"the environment raised {describe_error(error)}", way_out=hint)]
+    finally:
+        examined.state_changes += take_state().changes(before)
+        before.restore()
     if not breaches:
         return result(state="held")
     if rule.name in accept:

@@ -57,7 +57,7 @@ def open_subject(
         )
     if not callable(given):
         raise UsageError(
-            f"a {type(given).__name__} is no environment",
+            f"{given!r} is no environment",
             hint="give an id, a path to a .py file, an Environment, or a class or function that makes one",
         )
     make: Callable[[], Environment[Any, Any]] = lambda: given(**arguments)  # noqa: E731 - one line

@@ -12,6 +12,7 @@ from castform.testing.conformance.rule import Breach, NotCheckedError
 Marks = Sequence[tuple[str, str]]
 """Id and hash of id and payload of each example, in order."""
 
+ELSEWHERE = "in a process with another PYTHONHASHSEED"
 NO_RANDOMNESS = (
     "make ids and payloads from the row alone (canonical_example_id(row), random.Random(seed)); no clock, no uuid, "
     "no global random, no order of a set or of hash()"
@@ -32,40 +33,41 @@ def check_identity(examined: Examined) -> list[Breach]:
     first = _marks_of(examined)
     second = _marks_of_second_build(examined)
     breaches = _compare_identity(first, second, "built a second time")
+    if breaches:
+        return breaches
     other = examined.other_process
     if other.error:
-        breaches.append(
+        return [
             Breach(
                 message=f"a fresh process cannot load the environment: {other.error}",
                 way_out="what the environment needs must come from its id and its arguments alone",
             )
-        )
-    elif not breaches:
-        breaches += _compare_identity(
-            first, other.marks.get(examined.options.split, ()), "in a process with another PYTHONHASHSEED"
-        )
-    return breaches
+        ]
+    return _compare_identity(first, other.marks.get(examined.options.split, ()), ELSEWHERE)
 
 
 def check_order(examined: Examined) -> list[Breach]:
     """Examples come in the same order over two builds and in another process."""
     first = [id for id, _ in _marks_of(examined)]
-    others = [("built a second time", [id for id, _ in _marks_of_second_build(examined)])]
-    other = examined.other_process
-    if not other.error:
-        there = [id for id, _ in other.marks.get(examined.options.split, ())]
-        others.append(("in a process with another PYTHONHASHSEED", there))
-    for where, ids in others:
-        if ids != first and sorted(ids) == sorted(first):
-            place = next(i for i, (a, b) in enumerate(zip(first, ids, strict=True)) if a != b)
-            return [
-                Breach(
-                    message=f"{where}, the examples come in another order, from place {place + 1} on",
-                    way_out="sort them, or shuffle with random.Random(seed); the order of a set is no order",
-                    example_id=first[place],
-                )
-            ]
-    return []
+    again = [id for id, _ in _marks_of_second_build(examined)]
+    breaches = _compare_order(first, again, "built a second time")
+    if breaches or examined.other_process.error:
+        return breaches
+    there = [id for id, _ in examined.other_process.marks.get(examined.options.split, ())]
+    return _compare_order(first, there, ELSEWHERE)
+
+
+def _compare_order(first: Sequence[str], ids: Sequence[str], where: str) -> list[Breach]:
+    if ids == first or sorted(ids) != sorted(first):  # others of them are the rule stable_identity's
+        return []
+    place = next(i for i, (a, b) in enumerate(zip(first, ids, strict=True)) if a != b)
+    return [
+        Breach(
+            message=f"{where}, the examples come in another order, from place {place + 1} on",
+            way_out="sort them, or shuffle with random.Random(seed); the order of a set is no order",
+            example_id=first[place],
+        )
+    ]
 
 
 def check_max_examples(examined: Examined) -> list[Breach]:

@@ -54,6 +54,7 @@ def check_cancel(examined: Examined) -> list[Breach]:
 def check_timeout(examined: Examined) -> list[Breach]:
     """A group that takes too long is ended, leaves nothing, and the environment goes on working."""
     example = examined.need_examples()[0]
+    examined.need_context()
     before = examined.run(_play_alone(examined, example))
     breaches = _leftovers(
         examined, partial(_time_out, examined, example), "after a group that ran out of time", example.id
@@ -105,14 +106,15 @@ def check_leftovers(examined: Examined) -> list[Breach]:
 
 def check_state(examined: Examined) -> list[Breach]:
     """What the process shares is as it was before: environment variables, folder, decimals, signals."""
-    changed = list(examined.loading_changes)
-    when = "loading the environment"
-    if not changed:
-        examined.need_context()
-        before = take_state()
-        examined.run(_make_and_play(examined))
-        changed = take_state().changes(before)
-        before.restore()
+    before = take_state()
+    examined.need_context()
+    examined.run(_make_and_play(examined))
+    now = take_state().changes(before)
+    before.restore()
+    changed = list(dict.fromkeys([*examined.state_changes, *now]))
+    if examined.loading_changes:
+        when, changed = "loading the environment", list(examined.loading_changes)
+    else:
         when = "making an environment and running rollouts"
     if not changed:
         return []

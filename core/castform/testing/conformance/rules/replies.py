@@ -21,7 +21,7 @@ from castform.testing.conformance.rule import Breach
 LAST_WORD = "That is all."
 """What a script says when it has nothing left, until the conversation has gone on for too long."""
 MOST_REQUESTS = 40
-SHRINK_SECONDS = 5.0
+SHRINK_SECONDS = 2.0
 """How long a failing script may be made shorter."""
 WAY_OUT = (
     "whatever the model says is data: validate arguments, answer a bad call with a text, and end a rollout that "

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from castform.certify.transcripts import choose_replays
 from castform.probe_findings import judge_probes
+from castform.probe_report import GOLD
 from castform.replay import replay_groups
 from castform.rollouts import MOST_SCORE
 from castform.testing.conformance.examined import Examined
@@ -93,8 +94,25 @@ def check_gold(examined: Examined) -> list[Breach]:
                 example_id=found[0].example_id,
             )
         ]
-    if not report.gold.scored:
+    if not report.gold.scored or report.full_score is None:
         raise NotCheckedError(_why_nothing_scored(examined))
+    low = [
+        (group.example_id, rollout.score)
+        for group in report.groups
+        for rollout in group.rollouts
+        if report.probe_of[rollout.rollout_id] == GOLD
+        if rollout.score is not None and rollout.score < report.full_score - TOLERANCE
+    ]
+    if low:
+        example_id, score = low[0]
+        return [
+            Breach(
+                message=f"the right answer earns {score:g} on {len(dict(low))} of {len(examined.examples)} examples, "
+                f"where others' right answers earn {report.full_score:g}",
+                way_out="let gold() give the best answer there is, or pay every right answer the same",
+                example_id=example_id,
+            )
+        ]
     return []
 
 
