@@ -183,9 +183,9 @@ async def test_the_mix_plays_its_games_in_turn() -> None:
     played = [e.payload["game"] for e in await examples(environment, count=6)]
     assert played == ["guess", "nim", "tictactoe", "words", "guess", "nim"]
     chosen = load(games=["words", "guess"], train_examples=10_000)
-    found = [e.payload["game"] for e in await examples(chosen, "train", 200)]
+    found = [e.payload["game"] for e in await examples(chosen, "train", None)]
     assert found[:4] == ["words", "guess", "words", "guess"]
-    assert found[-1] in ("words", "guess") and len(found) == 120
+    assert set(found[-40:]) == {"words"}  # there are fewer numbers to guess than words
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -13,6 +13,7 @@ from benchmax.envs.dataset import validate_max_examples
 from benchmax.rewards import extract_completion_text
 from benchmax.rewards.answers import read_tagged_answer
 from castform_env_gym.config import GymConfig
+from castform_env_gym.curricula import find_options
 from castform_env_gym.draws import Draws, Entry
 from castform_env_gym.entries import pack, unpack
 
@@ -36,8 +37,13 @@ class Gym(BaseEnv):
         super().__init__()
         self.dataset = dataset
         self.config = config
+        self._options = {**find_level_options(dataset, config), **config.options}
         self._scorer = self._make_dataset(0, 1)
         self._draws: Draws | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the questions out that were drawn: another process draws the same."""
+        return {**self.__dict__, "_draws": None}
 
     async def create_dataset(
         self, split: DatasetSplit, base_dir: Path, *, max_examples: int | None = None
@@ -81,13 +87,21 @@ class Gym(BaseEnv):
         import reasoning_gym
 
         try:
-            return reasoning_gym.create_dataset(self.dataset, seed=seed, size=size, **self.config.options)
+            return reasoning_gym.create_dataset(self.dataset, seed=seed, size=size, **self._options)
         except (AssertionError, TypeError, ValueError) as error:
-            if not self.config.options:
+            if not self._options:
                 raise
+            given = "" if self.config.level is None else f", which level {self.config.level} has given it"
             raise ValueError(
-                f"{self.dataset} of {_source()} does not take the options {self.config.options}: {error}"
+                f"{self.dataset} of {_source()} does not take the options {self._options}{given}: {error}"
             ) from error
+
+
+def find_level_options(dataset: str, config: GymConfig) -> dict[str, Any]:
+    """Return the options that the configured level stands for; none without one. ValueError: no such level."""
+    if config.level is None:
+        return {}
+    return find_options(dataset, config.level, config.curriculum)
 
 
 @cache  # reading a distribution's metadata takes as long as making a question

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from castform.plugins import EnvironmentSpec, hookimpl
+import argparse
+
+from castform.plugins import CommandGroup, EnvironmentSpec, hookimpl
 from castform_env_gym.names import DATASETS, NO_GOLD
 
 
 @hookimpl
 def register_environments() -> list[EnvironmentSpec]:
-    return [
+    mix = EnvironmentSpec(
+        name="mix",
+        summary="Several datasets in one, with weights",
+        factory="castform_env_gym.mix:GymMix",
+        config="castform_env_gym.config:MixConfig",
+        tags=("single-turn", "mixture"),
+    )
+    return [mix] + [
         EnvironmentSpec(
             name=name,
             summary=f"{name.replace('_', ' ').capitalize()}, of reasoning-gym's {category}"
@@ -19,3 +28,17 @@ def register_environments() -> list[EnvironmentSpec]:
         )
         for name, category in DATASETS.items()
     ]
+
+
+@hookimpl
+def register_commands(group: CommandGroup) -> None:
+    group.add(
+        "levels",
+        "Print the levels of a dataset",
+        run="castform_env_gym.levels:show",
+        add_arguments=_add_arguments,
+    )
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("dataset", nargs="?", help="its name; without one, all that there are")

@@ -24,13 +24,13 @@ def test_the_written_down_names_are_those_of_the_installed_package() -> None:
     assert len(DATASETS) == 105 == sum(map(len, BY_CATEGORY.values()))
 
 
-def test_listing_105_environments_imports_no_reasoning_gym() -> None:
+def test_listing_106_environments_imports_no_reasoning_gym() -> None:
     code = (
         "import sys; from castform_env_gym.plugin import register_environments as r; specs = r()\n"
         "print(len(specs), 'reasoning_gym' in sys.modules, 'pydantic' in sys.modules, 'numpy' in sys.modules)"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert out.split() == ["105", "False", "False", "False"]
+    assert out.split() == ["106", "False", "False", "False"]
 
 
 def test_a_factory_exists_for_datasets_alone() -> None:
