@@ -170,10 +170,16 @@ class Connection:
 
 @asynccontextmanager
 async def open_process(
-    command: list[str], env: Mapping[str, str], cwd: str | None, passed: tuple[str, ...]
+    command: list[str], env: Mapping[str, str], cwd: str | None, passed: tuple[str, ...], turn: asyncio.Lock
 ) -> AsyncIterator[tuple[Any, Any, ServerProcess | None]]:
-    """Start a server as a child process; leaving ends it."""
-    process = await spawn_server(command, env=env, cwd=cwd, passed=passed)
+    """Start a server as a child process; leaving ends it.
+
+    Starting a process holds up the event loop for some 10 ms, so that many are started one
+    after the other, each in its `turn`, and others run in between.
+    """
+    async with turn:
+        await asyncio.sleep(0)
+        process = await spawn_server(command, env=env, cwd=cwd, passed=passed)
     async with process.streams() as (incoming, outgoing):
         yield incoming, outgoing, process
 

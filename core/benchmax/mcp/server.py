@@ -67,6 +67,7 @@ class McpServer:
     max_result_chars: int | None = None
     """Most characters of a result, in place of the environment's."""
     _shared: LoopLocal[_Shared] = field(init=False, repr=False, compare=False)
+    _turns: LoopLocal[asyncio.Lock] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check_sdk()
@@ -88,6 +89,7 @@ class McpServer:
             fallback = urlsplit(self.url).netloc if self.url else Path(self.command[0]).name
             object.__setattr__(self, "name", fallback)
         object.__setattr__(self, "_shared", LoopLocal(partial(_Shared, self)))
+        object.__setattr__(self, "_turns", LoopLocal(asyncio.Lock))
 
     def open(
         self, rollout_id: str, example: Example[Any]
@@ -111,7 +113,15 @@ class McpServer:
             return Connection(self.name, partial(open_http, self.url, headers, is_local=local))
         cwd = None if self.cwd is None else str(self.cwd)
         return Connection(
-            self.name, partial(open_process, list(self.command), dict(self.env), cwd, tuple(self.pass_env))
+            self.name,
+            partial(
+                open_process,
+                list(self.command),
+                dict(self.env),
+                cwd,
+                tuple(self.pass_env),
+                self._turns.get(),
+            ),
         )
 
     @asynccontextmanager
