@@ -498,6 +498,20 @@ async def test_a_schema_that_contains_itself_in_list_tools_ends_the_rollout_with
     assert "tool 't': parameters.properties.a contains itself" in (outcome.error or "")
 
 
+async def test_tools_may_be_called_like_arguments_of_ours() -> None:
+    def say(text: str) -> str:
+        return text
+
+    names = ("self", "rollout_id", "tool_name", "arguments", "kwargs", "run_tool")
+
+    class Named(CallEnv):
+        tools = tuple(FunctionTool(function=say, name=name) for name in names)
+
+    env = Named()
+    await run(env, calls(*names, text="hi"))
+    assert env.told == ["hi"] * 6
+
+
 # --- closing ---------------------------------------------------------------------------------------
 
 

@@ -13,6 +13,7 @@ from benchmax.envs import BaseEnv, Environment, Example
 from benchmax.envs.base.budgets import check_max_turns
 from benchmax.envs.identity import canonical_example_id
 from benchmax.envs.termination import describe_error
+from benchmax.envs.tools import seconds_left
 from castform.certify.checks.source_rules import Habit, find_habits
 from castform.certify.checks.sources import list_sources
 from castform.certify.context import CheckContext
@@ -58,10 +59,14 @@ def check_source(environment: Environment[Any, Any]) -> list[Finding]:
 
 def _loop_tools(environment: Environment[Any, Any]) -> set[str]:
     """Return the names of tool functions that run on the event loop: those without a time limit."""
-    if not isinstance(environment, BaseEnv) or environment.tool_timeout_seconds is not None:
+    if not isinstance(environment, BaseEnv):
         return set()
     try:
-        return {tool.function.__name__ for tool in environment.function_tools.values()}
+        return {
+            getattr(tool.function, "__name__", tool.name)
+            for tool in environment.rollout_tools().values()
+            if seconds_left(tool, environment.tool_timeout_seconds) is None
+        }
     except (Exception, SystemExit):  # noqa: BLE001 - the author's tools; a rollout shows what is wrong with them
         return set()
 
