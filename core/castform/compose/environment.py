@@ -26,7 +26,7 @@ from castform.compose.rows import (
 )
 from castform.compose.template import PromptTemplate
 from castform.compose.terms import RewardTerm, Scored, Term, score_terms
-from castform.errors import ConfigError
+from castform.errors import ConfigError, UsageError
 
 _PROMPT: ContextVar[Sequence[Mapping[str, Any]]] = ContextVar("castform_prompt", default=())
 """Messages that the rollout of the running task began with."""
@@ -54,18 +54,20 @@ class Source:
         made = self.maker.create(split, self.folder, max_examples=limit)
         if inspect.isawaitable(made):
             made = await made
-        return [_row_of(item, place) for place, item in enumerate(made, start=1)]
+        return [self._row_of(item, place) for place, item in enumerate(made, start=1)]
 
-
-def _row_of(item: object, place: int) -> Row:
-    if isinstance(item, Example) and isinstance(item.payload, Mapping):
-        return Row(place=f"example {item.id!r}", fields=item.payload, id=item.id)
-    if isinstance(item, Mapping):
-        return Row(place=f"row {place}", fields=item)
-    what = (
-        f"an Example of {type(item.payload).__name__}" if isinstance(item, Example) else type(item).__name__
-    )
-    raise TypeError(f"the dataset holds {what}, not Examples of mappings or rows")
+    def _row_of(self, item: object, place: int) -> Row:
+        if isinstance(item, Example) and isinstance(item.payload, Mapping):
+            return Row(place=f"example {item.id!r}", fields=item.payload, id=item.id)
+        if isinstance(item, Mapping):
+            return Row(place=f"row {place}", fields=item)
+        what = type(item).__name__
+        if isinstance(item, Example):
+            what = f"an Example of {type(item.payload).__name__}"
+        raise UsageError(
+            f"{self.name} holds {what}, not mappings or Examples of mappings",
+            hint="ask the author of the dataset",
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
