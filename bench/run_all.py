@@ -1,6 +1,6 @@
 """Run the benches one after the other; `make bench` does it. Quiet machine, please.
 
-python bench/run_all.py [listing] [answers] [engine] [rollouts] [grpo]
+python bench/run_all.py [listing] [answers] [engine] [rollouts] [workers] [lag] [grpo]
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ BENCHES = {
     "answers": "answer_matching.py",
     "engine": "engine_throughput.py",
     "rollouts": "rollout_overhead.py",
+    "workers": "worker_scaling.py",
+    "lag": "loop_lag.py",
     "grpo": "grpo_step.py",
 }
 

@@ -30,8 +30,8 @@ class Call:
     WorkersFailedError. An environment that cancels its own work answers `CANCELLED`.
     """
 
-    message: Mapping[str, Any]
-    """Without its number, which the pool gives."""
+    message: Mapping[str, Any] = field(repr=False)
+    """Without its number, which the pool gives. Not shown: it may hold a key."""
     weight: int = 1
     """How much of a worker it takes: rollouts."""
     on_events: Callable[[Sequence[Mapping[str, Any]]], None] = _ignore

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence, Set
 from pathlib import Path
@@ -50,6 +51,7 @@ class WorkerEnvironment(Environment[Any, RolloutAttempt]):
         self._workers = workers
         self._limits = limits
         self._pool: WorkerPool | None = None
+        self._starting = threading.Lock()
         self._end: Callable[[], object] = lambda: None
         self.description: RemoteEnvironment = read_loaded(self._start())
         facts = self.description.facts
@@ -133,10 +135,11 @@ class WorkerEnvironment(Environment[Any, RolloutAttempt]):
         return described
 
     def _running_pool(self) -> WorkerPool:
-        if self._pool is None:
-            self._start()
-        assert self._pool is not None
-        return self._pool
+        with self._starting:
+            if self._pool is None:
+                self._start()
+            assert self._pool is not None
+            return self._pool
 
     def _ask_now(self, message: Mapping[str, Any]) -> Any:  # JSON
         call = Call(message=message)

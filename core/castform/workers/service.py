@@ -133,14 +133,14 @@ class Service:
             self._channel.send({"t": "answer", "call": message["call"], "error": described})
 
     async def _create_dataset(self, message: Frame) -> Any:  # JSON
-        split, limit = message["split"], message["max_examples"]
+        split = message["split"]
         dataset: object = await self._environment.create_dataset(
-            split, Path(message["base_dir"]), max_examples=limit
+            split, Path(message["base_dir"]), max_examples=message["max_examples"]
         )
         if not isinstance(dataset, Dataset):
             return {"not_a_dataset": type(dataset).__name__}
         rows: list[Any] = []
-        for example in dataset[:limit]:
+        for example in dataset:
             if can_leave(example.payload):
                 rows.append({"id": example.id, "payload": encode_value(example.payload)})
             else:
