@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from castform.plugins import DatasetSpec, RewardSpec, load_environment, load_registry
 from castform.plugins.references import call_factory
-from castform.testing import FakeModel
+from castform.testing import FakeModel, assert_conforms
 
 
 def load(id: str = "code", **args: Any):
@@ -121,3 +121,7 @@ async def test_the_rewards_for_composed_environments_take_an_example() -> None:
 def test_a_setting_out_of_bounds_is_refused(args: dict[str, Any]) -> None:
     with pytest.raises(ValidationError, match=next(iter(args))):
         CodeConfig(**args)
+
+
+def test_it_conforms() -> None:
+    assert_conforms("code", args={"scoring": "share"}, examples=1, scripts=2)

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from benchmax.envs import BaseRollout
 from castform.plugins import ConfigError, DatasetSpec, RewardSpec, load_environment, load_registry
 from castform.plugins.references import call_factory
-from castform.testing import FakeModel
+from castform.testing import FakeModel, assert_conforms
 
 MADE = ["math", "math/arithmetic-words", "math/equations", "math/fractions", "math/percent"]
 
@@ -214,3 +214,7 @@ def test_datasets_and_rewards_are_registered_and_work() -> None:
         made = list(dataset.create("eval", Path()))
         assert len(made) == 5
         assert all(e.payload["question"] and e.payload["ground_truth"] for e in made)
+
+
+def test_it_conforms() -> None:
+    assert_conforms("math", examples=2, scripts=2)

@@ -31,7 +31,7 @@ async def run_server(
     It ends too when this process is killed. RolloutFailure (`sandbox_error`): it cannot be
     started, ends, or answers nothing in time; with the end of what it wrote.
     """
-    port = _free_port()
+    port = find_free_port()
     env = {name: value for name, value in os.environ.items() if not _SECRET.search(name)}
     env |= {name: value.replace(PORT, str(port)) for name, value in extra_env.items()}
     words = [word.replace(PORT, str(port)) for word in command]
@@ -108,7 +108,8 @@ def _told(tail: deque[str]) -> str:
     return f"; it wrote: {' | '.join(tail)}" if tail else ""
 
 
-def _free_port() -> int:
+def find_free_port() -> int:
+    """Return a loopback port that nobody listens on now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -13,12 +13,13 @@ from typing import Any
 import pytest
 from castform_env_openenv.config import ExampleConfig, ServerConfig
 from castform_env_openenv.environment import OpenEnv
-from castform_env_openenv.example import make_example
+from castform_env_openenv.example import ExampleEnv, make_example
 from castform_env_openenv.guard import __file__ as guard_file
+from castform_env_openenv.server import find_free_port
 from pydantic import ValidationError
 
 from castform.plugins import load_environment
-from castform.testing import FakeModel
+from castform.testing import FakeModel, assert_conforms
 
 
 def processes_with(mark: str) -> list[int]:
@@ -145,3 +146,17 @@ def test_a_setting_that_makes_no_sense_is_refused(args: dict[str, Any], told: st
     with pytest.raises(ValidationError) as caught:
         ServerConfig(**args)
     assert told in str(caught.value)
+
+
+def test_it_conforms() -> None:
+    """With a server that runs already: most rules play in an event loop of their own, which would start one."""
+    example = make_example(ExampleConfig())
+    port = find_free_port()
+    server = subprocess.Popen([part.replace("{port}", str(port)) for part in example.config.command])
+    try:
+        url = f"http://127.0.0.1:{port}"
+        config = example.config.model_copy(update={"url": url, "command": None})
+        assert_conforms(ExampleEnv(config), examples=2, scripts=2)
+    finally:
+        server.kill()
+        server.wait()
