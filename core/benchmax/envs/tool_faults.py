@@ -16,6 +16,7 @@ MAX_VALUE_CHARS = 80
 MAX_NAMES = 20
 """Parameters that are listed."""
 
+TOO_DEEP = "they are nested too deeply"
 SHOULD_BE = "Input should be "
 JSON_TYPES: Mapping[str, str] = {
     "string_type": "string",
@@ -74,7 +75,8 @@ def describe_validation(errors: Iterable[Mapping[str, Any]], arguments: Mapping[
         elif error["type"] == "extra_forbidden":
             wholes.append(f"{place} is not a {'parameter' if depth == 1 else 'field'}")
         elif error["type"] == "json_invalid":
-            wholes.append("they hold text that is not valid Unicode")
+            deep = "recursion" in error["msg"]
+            wholes.append(TOO_DEEP if deep else "they hold text that is not valid Unicode")
         elif error["type"] in JSON_TYPES or error["msg"].startswith(SHOULD_BE):
             demands.append(JSON_TYPES.get(error["type"]) or error["msg"].removeprefix(SHOULD_BE))
         else:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import inspect
 import json
 import math
+import sys
 from collections.abc import Callable, Mapping
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, get_origin, get_type_hints
 
 from benchmax.envs.tool_docs import describe_parameters
-from benchmax.envs.tool_faults import argument_fault, describe_validation
+from benchmax.envs.tool_faults import TOO_DEEP, argument_fault, describe_validation
 from benchmax.envs.tool_schema import tidy_schema
 
 if TYPE_CHECKING:
@@ -57,6 +58,10 @@ class ToolSignature:
         except ValidationError as error:
             faults = describe_validation(error.errors(include_url=False, include_context=False), arguments)
             raise argument_fault(self._tool_name, faults, [each.name for each in self._parameters]) from None
+        except RecursionError:
+            raise argument_fault(
+                self._tool_name, [TOO_DEEP], [each.name for each in self._parameters]
+            ) from None
         positional: list[Any] = []
         named: dict[str, Any] = dict(made.__pydantic_extra__ or {})
         for place, parameter in enumerate(self._parameters):
@@ -189,20 +194,30 @@ def _resolve_hints(function: Callable[..., object]) -> dict[str, Any]:
         function = function.func
     if not (inspect.isroutine(function) or inspect.isclass(function)):
         function = type(function).__call__
+    plain: Any = inspect.unwrap(function)
+    plain = getattr(plain, "__func__", plain)
+    scope = _class_scope(plain)
     try:
-        return get_type_hints(function, include_extras=True)
+        return get_type_hints(function, localns=scope or None, include_extras=True)
     except (NameError, TypeError, AttributeError):
         pass
-    plain = inspect.unwrap(function)
-    holder = getattr(plain, "__func__", plain)
-    names = getattr(holder, "__globals__", {})
     resolved: dict[str, Any] = {}
-    for name, hint in getattr(holder, "__annotations__", {}).items():
+    for name, hint in getattr(plain, "__annotations__", {}).items():
         try:
-            resolved |= get_type_hints(_Bearer({name: hint}), globalns=names, include_extras=True)
+            resolved |= get_type_hints(
+                _Bearer({name: hint}), getattr(plain, "__globals__", {}), scope, include_extras=True
+            )
         except (NameError, TypeError, AttributeError):  # this one alone stays open
             continue
     return resolved
+
+
+def _class_scope(function: Any) -> dict[str, Any]:  # Any: whatever can be called
+    """Return the names in the body of the class that a method is of, which its hints may use."""
+    holder: object = sys.modules.get(getattr(function, "__module__", ""))
+    for part in getattr(function, "__qualname__", "").split(".")[:-1]:
+        holder = getattr(holder, part, None)
+    return dict(vars(holder)) if inspect.isclass(holder) else {}
 
 
 class _Bearer:

@@ -78,7 +78,12 @@ class FunctionTool:
     def convert(self, arguments: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
         """Return a model's arguments as the function takes them; ArgumentFault says what does not fit."""
         if isinstance(self.parameters, DerivedSchema):
-            return self._own_signature().convert(arguments)
+            try:
+                return self._own_signature().convert(arguments)
+            except ArgumentFault:
+                raise
+            except Exception as error:  # the author's validators: told like what the function raises
+                raise ArgumentFault(f"Error: {describe_error(error)}") from error
         check_arguments(self.name, arguments, self.parameters)
         return [], dict(arguments)
 

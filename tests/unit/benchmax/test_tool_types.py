@@ -207,6 +207,17 @@ def test_a_function_that_hides_its_parameters_needs_them_by_hand() -> None:
     }
 
 
+class Shelf:
+    class Row(Enum):
+        TOP = "top"
+
+    def put(self, row: Row) -> None: ...
+
+
+def test_hints_of_a_method_may_name_what_is_in_its_class() -> None:
+    assert schema_of(Shelf.put)["properties"] == {"row": {"type": "string", "enum": ["top"]}}
+
+
 # --- docstrings ------------------------------------------------------------------------------------
 
 
@@ -490,6 +501,34 @@ def test_text_that_is_no_unicode_and_numbers_that_are_none_are_told() -> None:
 
     assert "they hold text that is not valid Unicode" in faults(f, a="\ud800")
     assert "'b' must be a finite number, not Infinity" in faults(f, b=math.inf)
+
+
+def test_arguments_that_are_nested_without_end_are_told() -> None:
+    def f(a: Any) -> None: ...
+
+    deep: Any = 1
+    for _ in range(400):
+        deep = [deep]
+    assert "they are nested too deeply" in faults(f, a=deep)
+    for _ in range(100_000):
+        deep = [deep]
+    assert "they are nested too deeply" in faults(f, a=deep)
+
+
+async def test_a_validator_that_breaks_is_told_like_a_function_that_raises() -> None:
+    class Broken(BaseModel):
+        number: int
+
+        @field_validator("number")
+        @classmethod
+        def look_up(cls, number: int) -> int:
+            return {}[number]  # type: ignore[no-any-return]
+
+    def f(a: Broken) -> None: ...
+
+    assert schema_of(f)["properties"] == {"a": {}}  # a local class, known by its name alone
+    f.__annotations__["a"] = Broken
+    assert await FunctionTool(function=f).call({"a": {"number": 1}}) == "Error: KeyError: 1"
 
 
 JSON = st.recursive(

@@ -427,6 +427,15 @@ def test_settings_that_cannot_be_are_refused_at_once(settings: dict[str, Any], w
         McpServer(**settings)
 
 
+@pytest.mark.parametrize(
+    ("module", "words"), [("mcp", "need the mcp package"), ("mcp_types", "need version 2")]
+)
+def test_without_the_extra_it_says_what_to_install(monkeypatch: Any, module: str, words: str) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(ImportError, match=rf"MCP servers {words}.*: pip install 'castform\[mcp\]'"):
+        McpServer(command="a")
+
+
 def test_a_server_is_a_source_that_pickles_and_hides_its_secrets() -> None:
     server = McpServer(command="npx -y 'a b' --flag", env={"KEY": "s3cret"}, scope="shared")
     assert isinstance(server, ToolSource) and server.command == ("npx", "-y", "a b", "--flag")
