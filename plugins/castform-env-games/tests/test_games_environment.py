@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from benchmax.envs import Environment, Example
 from castform.plugins import load_environment
-from castform.testing import FakeModel, Reply, ScriptedRequest, ToolUse
+from castform.testing import FakeModel, Reply, ScriptedRequest, ToolUse, assert_conforms
 
 Script = Callable[[ScriptedRequest], Any]
 NAMES = sorted(GAMES)
@@ -243,3 +243,7 @@ def test_the_best_play_of_every_listed_game_ends_within_its_moves(name: str) -> 
         moves, play = play_best(game)
         assert len(moves) <= GAMES[name](setup).move_limit
         assert play.result in ("win", "draw")
+
+
+def test_it_conforms() -> None:
+    assert_conforms("games", examples=2, scripts=4)

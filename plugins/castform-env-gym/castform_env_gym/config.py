@@ -27,6 +27,9 @@ class Sizes(BaseModel):
     """Most held-out questions."""
     answer: Literal["tags", "text"] = "tags"
     """What is scored: the inside of the one pair of <answer> tags, or the whole reply, without the space around it."""
+    solved_examples: int = Field(0, ge=0, le=4)
+    """Training questions that are shown with their answers in front of each one, and then not asked. A small model
+    needs one to find the tags."""
     curriculum: Literal["up_to", "only"] = "up_to"
     """Whether a level has the questions of all levels up to it, or its own alone where the dataset can tell them apart."""
 
@@ -97,6 +100,7 @@ class MixConfig(Sizes):
             train_examples=self.train_examples,
             eval_examples=self.eval_examples,
             answer=self.answer,
+            solved_examples=self.solved_examples,
             curriculum=self.curriculum,
             level=self.levels.get(name),
             options=self.options.get(name, {}),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import decimal
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from castform_env_gym.config import GymConfig
 from castform_env_gym.curricula import find_options
 from castform_env_gym.draws import Draws, Entry
 from castform_env_gym.entries import pack, unpack
+from castform_env_gym.names import NO_GOLD
 
 IN_TAGS = (
     "Answer the question. Put the final answer, and nothing else, between <answer> and </answer>, "
@@ -37,6 +38,10 @@ class Gym(BaseEnv):
         super().__init__()
         self.dataset = dataset
         self.config = config
+        if config.solved_examples and dataset in NO_GOLD:
+            raise ValueError(
+                f"{dataset} gives no right answers, so there is none to show: solved_examples = 0"
+            )
         self._options = {**find_level_options(dataset, config), **config.options}
         self._scorer = self._make_dataset(0, 1)
         self._draws: Draws | None = None
@@ -52,8 +57,13 @@ class Gym(BaseEnv):
         size = self.config.train_examples if split == "train" else self.config.eval_examples
         if self._draws is None:
             self._draws = Draws(self._make_dataset, seed=self.config.seed)
-        entries = self._draws.take(split, size if max_examples is None else min(size, max_examples))
-        return Dataset([self._make_example(id, entry) for id, entry in entries.items()])
+        size = size if max_examples is None else min(size, max_examples)
+        solved = self.config.solved_examples
+        shown = list(self._draws.take("train", solved).values())
+        entries = self._draws.take(split, size + solved if split == "train" else size)
+        asked = list(entries.items())[solved if split == "train" else 0 :]
+        messages = [message for entry in shown for message in self._solve(entry)]
+        return Dataset([self._make_example(id, entry, messages) for id, entry in asked])
 
     async def compute_reward(self, rollout: BaseRollout) -> RewardMap:
         answer: str | None = extract_completion_text(rollout.messages)
@@ -69,13 +79,25 @@ class Gym(BaseEnv):
         answer: str | None = example.payload["entry"]["answer"]
         return answer
 
-    def _make_example(self, id: str, entry: Entry) -> Example[Mapping[str, Any]]:
+    def _solve(self, entry: Entry) -> list[dict[str, str]]:
+        answer = (
+            f"<answer>{entry['answer']}</answer>" if self.config.answer == "tags" else str(entry["answer"])
+        )
+        return [
+            {"role": "user", "content": entry["question"]},
+            {"role": "assistant", "content": answer},
+        ]
+
+    def _make_example(
+        self, id: str, entry: Entry, shown: Sequence[Mapping[str, str]]
+    ) -> Example[Mapping[str, Any]]:
         system = IN_TAGS if self.config.answer == "tags" else AS_TEXT
         return Example(
             id=id,
             payload={
                 "prompt_messages": [
                     {"role": "system", "content": system},
+                    *shown,
                     {"role": "user", "content": entry["question"]},
                 ],
                 "entry": pack(entry),

@@ -10,7 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from castform.plugins import PluginFailure, load_environment
-from castform.testing import FakeModel
+from castform.testing import FakeModel, assert_conforms
 
 curricula = pytest.importorskip(
     "castform_env_gym.curricula", reason="without a C compiler castform-env-gym is not installed"
@@ -182,3 +182,24 @@ def test_the_levels_command_lists_one_or_all(capsys: pytest.CaptureFixture[str])
     assert (rows["leg_counting"], rows["gsm_symbolic"]) == ("0 to 35", "none")
     assert main(["x", "gym", "levels", "gdc"]) == 2
     assert "did you mean 'gcd'" in capsys.readouterr().err
+
+
+def test_solved_questions_are_shown_with_their_answers_and_not_asked() -> None:
+    plain = draw(load("gcd", train_examples=6))
+    environment = load("gcd", train_examples=4, solved_examples=2)
+    shown = [e.payload["prompt_messages"][1]["content"] for e in plain[:2]]
+    for split in ("train", "eval"):
+        for example in draw(environment, split, 3):
+            messages = example.payload["prompt_messages"]
+            assert [m["role"] for m in messages] == ["system", *["user", "assistant"] * 2, "user"]
+            assert [m["content"] for m in messages[1:5:2]] == shown
+            assert messages[2]["content"] == f"<answer>{plain[0].payload['entry']['answer']}</answer>"
+    assert [e.id for e in draw(environment)] == [e.id for e in plain[2:]]
+    as_text = draw(load("gcd", answer="text", solved_examples=1), count=1)[0].payload["prompt_messages"][2]
+    assert as_text["content"] == plain[0].payload["entry"]["answer"]
+    with pytest.raises(PluginFailure, match="none to show"):
+        load("boxnet", solved_examples=1)
+
+
+def test_it_conforms() -> None:
+    assert_conforms("gym/mix", examples=2, scripts=4)

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from benchmax.envs import Environment, Example
 from castform.plugins import load_environment
-from castform.testing import FakeModel, Reply, ScriptedRequest, ToolUse
+from castform.testing import FakeModel, Reply, ScriptedRequest, ToolUse, assert_conforms
 
 Script = Callable[[ScriptedRequest], Reply | str]
 
@@ -238,3 +238,7 @@ def test_every_question_of_one_article_is_answered_in_it_and_most_are_found_by_t
     assert all(source in text for q in (*questions.train, *questions.eval) for source in q.sources)
     found = [q.sources[0] in [d.source for d, _ in index.search(q.text, 3)] for q in single]
     assert sum(found) >= 0.98 * len(single) and len(single) >= 600
+
+
+def test_it_conforms() -> None:
+    assert_conforms("search", examples=2, scripts=4)
