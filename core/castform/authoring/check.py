@@ -81,7 +81,7 @@ def _iter_rows(project: Project, options: CheckOptions, work: Path, say: Say) ->
         yield unchecked("install", "there is no wheel")
         return
     say("installing the wheel in a fresh virtual environment")
-    fresh = make_fresh_venv(work / "venv")
+    fresh = make_fresh_venv(work / "venv", tools=project.build_requirements)
     try:
         extra = install_wheel(fresh, built.wheel)
     except CastformError as error:

@@ -17,19 +17,14 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from castform.bundles.bounded_process import Finished, run_bounded
-from castform.bundles.own_venv import hide_passwords
 from castform.bundles.runtime_links import distribution_entries, runtime_entries, runtime_versions
-from castform.errors import MissingError, RunFailedError
+from castform.errors import MissingError
+from castform.isolation.installers import ConflictError, choose_resolver, run_pip, run_uv
 from castform.plugins.catalog import CORE
 
-INSTALL_TIMEOUT_SECONDS = 900.0
 TEST_EXTRA = "test"
 """castform's own extra with which plugins are tested."""
 _DROPPED = ("CASTFORM_PLUGINS", "CASTFORM_HOME", "VIRTUAL_ENV")
-
-
-class ConflictError(RunFailedError):
-    """A plugin and castform cannot have what both need in one environment."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,19 +62,21 @@ class FreshVenv:
         )
 
 
-def make_fresh_venv(folder: Path) -> FreshVenv:
-    """Make a virtual environment of this Python at `folder`, which does not exist yet."""
-    has_pip = importlib.util.find_spec("pip") is not None
-    venv.EnvBuilder(symlinks=True, with_pip=not has_pip).create(folder)
-    runtime, tools = folder / "castform-runtime", folder / "castform-test-tools"
+def make_fresh_venv(folder: Path, *, tools: Sequence[str] = ()) -> FreshVenv:
+    """Make a virtual environment of this Python at `folder`, which does not exist yet.
+
+    `tools` are requirements that tests may use besides: of those that are installed here.
+    """
+    venv.EnvBuilder(symlinks=True, with_pip=False).create(folder)
+    runtime, tools_folder = folder / "castform-runtime", folder / "castform-test-tools"
     linked = runtime_entries()
     _link(linked, runtime)
-    _link({name: place for name, place in _tool_entries().items() if name not in linked}, tools)
+    _link({name: place for name, place in _tool_entries(tools).items() if name not in linked}, tools_folder)
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     (folder / "lib" / version / "site-packages" / "castform-runtime.pth").write_text(
         f"{runtime}\n", encoding="utf-8"
     )
-    return FreshVenv(folder=folder, python=folder / "bin" / "python", tools=tools)
+    return FreshVenv(folder=folder, python=folder / "bin" / "python", tools=tools_folder)
 
 
 def find_missing_tools() -> list[str]:
@@ -93,10 +90,10 @@ def install_wheel(fresh: FreshVenv, wheel: Path) -> list[str]:
     """Install a wheel and what it requires; return the requirements that castform does not bring.
 
     ConflictError when it requires another version of something that castform needs,
-    MissingError when pip cannot install something.
+    MissingError when something cannot be installed.
     """
     wanted = install_requirements(fresh, read_requirements(wheel))
-    _pip(fresh, ["--no-deps", "--no-index", str(wheel)], what=wheel.name)
+    _install(fresh, ["--no-deps", "--no-index", str(wheel)], what=wheel.name)
     return wanted
 
 
@@ -117,7 +114,7 @@ def install_requirements(fresh: FreshVenv, requirements: Iterable[Requirement]) 
     if wanted:
         constraints = fresh.folder / "castform-constraints.txt"
         constraints.write_text("".join(f"{name}=={version}\n" for name, version in have.items()))
-        _pip(fresh, ["-c", str(constraints), *wanted], what=", ".join(wanted))
+        _install(fresh, ["-c", str(constraints), *wanted], what=", ".join(wanted))
     return wanted
 
 
@@ -138,32 +135,24 @@ def read_requirements(wheel: Path, extra: str = "") -> list[Requirement]:
     ]
 
 
-def _pip(fresh: FreshVenv, words: Sequence[str], *, what: str) -> None:
-    has_pip = importlib.util.find_spec("pip") is not None
-    command = [sys.executable, "-m", "pip", "--python", str(fresh.python)]
-    done = run_bounded(
-        [
-            *(command if has_pip else [str(fresh.python), "-m", "pip"]),
-            *("install", "--no-input", "--disable-pip-version-check", "--quiet"),
-            *words,
-        ],
-        cwd=fresh.folder,
-        env=fresh.environ(),
-        timeout_seconds=INSTALL_TIMEOUT_SECONDS,
-    )
-    if done.ending == "exit" and done.code == 0:
-        return
-    lines = [line.strip() for line in done.output.splitlines() if line.strip()]
-    errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR")] or lines[-1:]
-    raise MissingError(
-        f"pip cannot install {what}: {hide_passwords('; '.join(errors[:3])) or done.describe()}",
-        hint="check names and versions in `dependencies`, and that the package index can be reached",
-    )
+def _install(fresh: FreshVenv, words: Sequence[str], *, what: str) -> None:
+    """Install with pip, which takes what is linked for installed; with uv, which does not, where there is no pip."""
+    doing = f"installing {what}"
+    try:
+        if importlib.util.find_spec("pip") is not None:
+            run_pip(["install", "--quiet", *words], doing=doing, python=fresh.python)
+        elif choose_resolver("auto") == "uv":
+            run_uv(["pip", "install", "--python", str(fresh.python), *words], doing=doing)
+    except MissingError as error:
+        raise MissingError(
+            str(error.args[0]),
+            hint="check names and versions in `dependencies`, and that the package index can be reached",
+        ) from error
 
 
-def _tool_entries() -> dict[str, Path]:
-    """Return what lies on the path for tests: castform's test extra with all that it needs."""
-    waiting = _read_test_extra()
+def _tool_entries(tools: Sequence[str]) -> dict[str, Path]:
+    """Return what lies on the path for tests: castform's test extra and `tools`, with all that they need."""
+    waiting = [*_read_test_extra(), *(Requirement(text).name for text in tools)]
     names: set[str] = set()
     while waiting:
         name = canonicalize_name(waiting.pop())

@@ -12,9 +12,10 @@ import pytest
 from packaging.requirements import Requirement
 
 from castform.authoring.building import Built, copy_source
-from castform.authoring.fresh_venv import ConflictError, FreshVenv, install_requirements, read_requirements
+from castform.authoring.fresh_venv import FreshVenv, install_requirements, read_requirements
 from castform.authoring.project import read_project
 from castform.authoring.wheel_files import check_wheel_files, suggest_lines
+from castform.isolation.installers import ConflictError
 
 Write = Callable[..., Path]
 PYPROJECT = """
