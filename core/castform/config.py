@@ -246,7 +246,9 @@ def list_settings() -> list[dict[str, str]]:
     return [
         {
             "name": f"{section}.{key}",
-            "default": "" if (value := field.get_default(call_default_factory=True)) is None else f"{value}",
+            "default": ""
+            if (value := field.get_default(call_default_factory=True)) in (None, ())
+            else f"{value}",
             "summary": (field.description or "").replace("\n", " "),
         }
         for section, holder in RunConfig.model_fields.items()

@@ -152,11 +152,8 @@ class ComposedEnvironment(BaseEnv):
     @asynccontextmanager
     async def rollout_context(self, rollout_id: str, example: Example[Payload]) -> AsyncIterator[None]:
         """Remember the prompt: what comes after it is the completion."""
-        token = _PROMPT.set(example.payload[PROMPT_FIELD])
-        try:
-            yield
-        finally:
-            _PROMPT.reset(token)
+        _PROMPT.set(example.payload[PROMPT_FIELD])  # in the rollout's own task, and gone with it
+        yield
 
     async def compute_reward(self, rollout: BaseRollout) -> RewardMap:
         """Return one component for each reward and rubric."""

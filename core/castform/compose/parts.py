@@ -15,12 +15,11 @@ from castform.compose.settings import Part
 from castform.errors import CastformError
 from castform.plugins.catalog import CORE
 from castform.plugins.failure import PluginFailure
-from castform.plugins.known import explain_absence
 from castform.plugins.names import normalize_name
 from castform.plugins.pins import combine_hashes, hash_files
 from castform.plugins.plugin import REGISTRATION_HOOKS, Plugin
 from castform.plugins.references import call_factory, load_config_model, load_factory, validate_args
-from castform.plugins.registry import Registry, UnknownPluginError
+from castform.plugins.registry import Registry
 from castform.plugins.specs import DatasetSpec, RewardSpec, RubricSpec, Spec, ToolSpec
 
 S = TypeVar("S", bound=Spec)
@@ -66,10 +65,6 @@ class PartFinder:
             if found.owner is not None and found.member is None:  # of `a/b`, b is the part, whatever a may be
                 self.registry.find(first)
             plugin, member = self.registry.load(part.id), found.member
-        except UnknownPluginError as error:
-            known = explain_absence(first, self.registry.names())
-            self.faults.add(at, f"{error.args[0]} ({known or error.hint})")
-            return None
         except CastformError as error:
             self.faults.add_error(at, error)
             return None

@@ -27,8 +27,8 @@ def explain_absence(name: str, installed: Iterable[str]) -> str | None:
     """
     wanted = normalize_name(name)
     if wanted in KNOWN_PLUGINS:
-        return f"pip install castform-env-{wanted}"
+        return f"`pip install castform-env-{wanted}` brings it"
     if suggest_names(wanted, installed):
         return None
     close = suggest_names(wanted, KNOWN_PLUGINS)
-    return f"did you mean {close[0]!r}? `pip install castform-env-{close[0]}`" if close else None
+    return f"did you mean {close[0]!r}? `pip install castform-env-{close[0]}` brings it" if close else None

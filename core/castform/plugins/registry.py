@@ -9,6 +9,7 @@ from castform.errors import UsageError
 from castform.plugins.catalog import CORE
 from castform.plugins.failure import ContainedError, PluginFailure, call_contained
 from castform.plugins.ids import PluginId, parse_id
+from castform.plugins.known import explain_absence
 from castform.plugins.names import is_name, normalize_name, quote_names, suggest_names
 
 T_co = TypeVar("T_co", covariant=True)
@@ -153,7 +154,8 @@ class Registry(Generic[T]):
             hint = f"did you mean {' or '.join(repr(c) for c in close)}? `castform env list` shows what is installed"
         else:
             have = f"installed: {quote_names(names)}" if names else "no plugin is installed"
-            hint = f"{have}; plugins come with `pip install castform-env-<name>`"
+            known = explain_absence(found.plugin, names)
+            hint = known or f"{have}; plugins come with `pip install castform-env-<name>`"
         return UnknownPluginError(f"no plugin called {found.plugin!r}", hint=hint)
 
 

@@ -179,7 +179,7 @@ def _make_reporter(
     info = RunInfo(
         run_id=run_id,
         name=config.run.name,
-        environment=prepared.environment.id,
+        environment=config.environment.id or prepared.environment.id,
         model=prepared.model.name,
         run_dir=run_dir,
     )

@@ -53,7 +53,7 @@ def test_the_faults_are_told_as_printed(folder):
     told = str(caught.value).replace(f"{folder}/", "")
     if "did you mean 'search'? `castform env list`" in told:  # castform-env-search is installed here
         told = told.replace(
-            "`castform env list` shows what is installed", "`pip install castform-env-search`"
+            "`castform env list` shows what is installed", "`pip install castform-env-search` brings it"
         )
     assert f"error: {told}\n" in PAGE
 

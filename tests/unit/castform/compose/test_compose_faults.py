@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from composing import ROWS, SUMS, compose, write
 
 from castform.errors import ConfigError, UsageError
 from castform.plugins import load_environment
+from castform.plugins.known import KNOWN_PLUGINS
 
 
 def faults_of(folder, text, args=None):
@@ -66,8 +69,8 @@ def test_faults_of_form_and_of_parts_come_together_with_their_places(tmp_path):
 @pytest.mark.parametrize(
     ("id", "advice"),
     [
-        ("openenv/x", "(pip install castform-env-openenv)"),
-        ("opnenv/x", "(did you mean 'openenv'? `pip install castform-env-openenv`)"),
+        ("openenv/x", "(`pip install castform-env-openenv` brings it)"),
+        ("opnenv/x", "(did you mean 'openenv'? `pip install castform-env-openenv` brings it)"),
         ("arit/correct", "(did you mean 'arith'? `castform env list` shows what is installed)"),
     ],
 )
@@ -75,6 +78,18 @@ def test_a_missing_plugin_is_told_by_how_to_get_it(tmp_path, monkeypatch, id, ad
     monkeypatch.setattr("castform.plugins.loader.list_installed", _without_openenv())
     (fault,) = faults_of_rewards(tmp_path, f'rewards = ["{id}"]')
     assert fault == f"environment.rewards[0]: no plugin called {id.partition('/')[0]!r} {advice}"
+
+
+def test_the_plugins_that_are_told_of_are_those_of_this_repository():
+    folders = (Path(__file__).parents[4] / "plugins").glob("castform-env-*")
+    assert set(KNOWN_PLUGINS) == {folder.name.removeprefix("castform-env-") for folder in folders}
+
+
+def test_an_environment_of_a_plugin_that_is_not_installed_is_told_by_how_to_get_it(monkeypatch):
+    monkeypatch.setattr("castform.plugins.loader.list_installed", _without_openenv())
+    with pytest.raises(UsageError) as caught:
+        load_environment("openenv/echo")
+    assert caught.value.hint == "`pip install castform-env-openenv` brings it"
 
 
 def _without_openenv():
