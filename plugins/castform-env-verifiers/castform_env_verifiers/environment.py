@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmax.auth.openai_clients import create_async_openai_client
+from benchmax.auth import StaticBearerAuth
 from benchmax.envs import (
     Dataset,
     DatasetSplit,
@@ -20,6 +20,7 @@ from benchmax.envs import (
     canonical_example_id,
 )
 from benchmax.envs.dataset import validate_max_examples
+from benchmax.envs.loop_local import LoopLocal
 from benchmax.envs.model_client import current_request_defaults
 from benchmax.envs.termination import FINISHED, describe_error
 from castform_env_verifiers.messages import plain_messages, plain_row, split_share
@@ -61,6 +62,7 @@ class VerifiersEnvironment(Environment[Mapping[str, Any], VerifiersAttempt]):
         self.held_out = held_out
         self.plan = plan_rubric(inner.rubric)
         self.reward_weights = self.plan.weights
+        self._transports: LoopLocal[Any] = LoopLocal(_make_transport)
 
     async def create_dataset(
         self, split: DatasetSplit, base_dir: Path, *, max_examples: int | None = None
@@ -120,7 +122,10 @@ class VerifiersEnvironment(Environment[Mapping[str, Any], VerifiersAttempt]):
         return example.payload.get("answer") or None
 
     async def aclose(self) -> None:
-        """Run the library's teardown handlers."""
+        """Close this event loop's connections and run the library's teardown handlers."""
+        transport = self._transports.pop()
+        if transport is not None:
+            await transport.aclose()
         await self.inner._teardown()
 
     async def _score(self, state: Any) -> RewardMap:
@@ -132,25 +137,24 @@ class VerifiersEnvironment(Environment[Mapping[str, Any], VerifiersAttempt]):
         from verifiers.clients import OpenAIChatCompletionsClient
         from verifiers.errors import Error
 
-        client = create_async_openai_client(
-            model=request.model,
-            base_url=request.base_url,
-            auth=request.model_auth,
-            request_id=request.rollout_id,
-        )
+        client = OpenAIChatCompletionsClient(self._make_client(request))
         try:
             state = await self.inner.rollout(
-                {**request.example.payload, "example_id": 0},
-                OpenAIChatCompletionsClient(client),
-                request.model,
-                self._sampling(),
+                {**request.example.payload, "example_id": 0}, client, request.model, self._sampling()
             )
         except Error as error:
             raise _failure(error) from error
-        finally:
-            await client.close()
         _check_state(state)
         return state
+
+    def _make_client(self, request: RolloutRequest[Mapping[str, Any]]) -> Any:
+        """Return an OpenAI client for one rollout; the connections are the event loop's."""
+        from openai import AsyncOpenAI
+
+        auth = request.model_auth
+        if not isinstance(auth, StaticBearerAuth):
+            raise TypeError(f"the library takes a key (StaticBearerAuth), not {type(auth).__name__}")
+        return AsyncOpenAI(base_url=request.base_url, api_key=auth.token, http_client=self._transports.get())
 
     def _sampling(self) -> dict[str, Any]:
         """Return the environment's own sampling parameters with the host's over them."""
@@ -159,6 +163,13 @@ class VerifiersEnvironment(Environment[Mapping[str, Any], VerifiersAttempt]):
         named = {key: value for key, value in wanted.items() if key in REQUEST_FIELDS}
         body = {key: value for key, value in wanted.items() if key not in REQUEST_FIELDS}
         return {**own, **named, "extra_body": {**(own.get("extra_body") or {}), **body}}
+
+
+def _make_transport() -> Any:
+    """Return the HTTP client of an event loop. One for each rollout would read the certificates each time."""
+    import openai
+
+    return openai.DefaultAioHttpClient()
 
 
 def _check_state(state: Any) -> None:

@@ -48,7 +48,7 @@ def load_environment(together: bool = False):
 def castform(home: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "castform", *words],
-        env={**os.environ, "CASTFORM_HOME": str(home)},
+        env={**os.environ, "CASTFORM_HOME": str(home), "PIP_NO_COMPILE": "1"},
         capture_output=True,
         text=True,
         check=False,
