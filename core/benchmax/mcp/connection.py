@@ -22,6 +22,8 @@ MAX_PAGES = 100
 """Of a server's list of tools."""
 PING_SECONDS = 5.0
 """A server that is silent this long beside a call that took too long does not answer any more."""
+LEAST_PING_SECONDS = 1.0
+"""With calls that may take less than that."""
 MAX_ERROR_CHARS = 300
 
 Transport = Callable[[], AbstractAsyncContextManager[tuple[Any, Any, ServerProcess | None]]]
@@ -140,7 +142,7 @@ class Connection:
         from mcp.shared.exceptions import MCPError
         from mcp_types import METHOD_NOT_FOUND, EmptyResult, PingRequest
 
-        seconds = min(PING_SECONDS, timeout_seconds or PING_SECONDS)
+        seconds = max(LEAST_PING_SECONDS, min(PING_SECONDS, timeout_seconds or PING_SECONDS))
         try:
             async with asyncio.timeout(seconds):
                 await self._session.send_request(PingRequest(), EmptyResult)

@@ -498,6 +498,23 @@ async def test_a_schema_that_contains_itself_in_list_tools_ends_the_rollout_with
     assert "tool 't': parameters.properties.a contains itself" in (outcome.error or "")
 
 
+async def test_who_lists_and_runs_tools_alone_may_keep_definitions_under_tools() -> None:
+    class Alone(CallEnv):
+        tools = ({"type": "function", "function": {"name": "go"}},)
+
+        async def list_tools(self) -> Any:
+            return self.tools
+
+        async def run_tool(self, rollout_id: str, tool_name: str, /, **arguments: Any) -> object:
+            return tool_name
+
+    env = Alone()
+    await run(env, calls("go"))
+    assert env.told == ["go"]
+    with pytest.raises(TypeError, match="tools holds functions, not dict"):
+        type("Half", (CallEnv,), {"tools": Alone.tools, "list_tools": Alone.list_tools})()
+
+
 async def test_tools_may_be_called_like_arguments_of_ours() -> None:
     def say(text: str) -> str:
         return text

@@ -130,7 +130,14 @@ class BaseEnv(Environment[Payload, BaseRollout]):
         kept: tuple[Sequence[ToolItem], ToolPlan] | None = self.__dict__.get("_tool_plan")
         if kept is None or kept[0] is not self.tools:
             check_limit("max_result_chars", self.max_result_chars)
-            plan = plan_tools(self.tools, self)
+            cls = type(self)
+            try:
+                plan = plan_tools(self.tools, self)
+            except TypeError:
+                # Whoever lists and runs tools alone may keep definitions of any form under this name.
+                if cls.list_tools is BaseEnv.list_tools or cls.run_tool is BaseEnv.run_tool:
+                    raise
+                plan = ToolPlan({}, (), ())
             _check_run_tool(self, plan)
             kept = self.__dict__["_tool_plan"] = (self.tools, plan)
         return kept[1]

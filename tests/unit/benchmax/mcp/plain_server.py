@@ -35,6 +35,7 @@ TOOLS = [
     {"name": "picture", "inputSchema": schema()},
     {"name": "structured", "inputSchema": schema()},
     {"name": "odd", "inputSchema": schema()},
+    {"name": "flood", "inputSchema": schema(megabytes={"type": "integer"})},
     {"name": "hang", "inputSchema": schema()},
     {"name": "exit", "inputSchema": schema(code={"type": "integer"})},
 ]
@@ -66,6 +67,8 @@ def call(name, arguments):
                 {"type": "resource", "resource": {"uri": "file:///a", "text": "inside"}},
             ]
         }
+    if name == "flood":
+        return text("x" * (arguments["megabytes"] << 20))
     if name == "structured":
         return {"content": [], "structuredContent": {"degrees": 21}}
     if name == "odd":

@@ -195,6 +195,19 @@ async def test_a_command_that_is_not_there_is_typed() -> None:
     assert "could not be started: FileNotFoundError: " in message
 
 
+async def test_a_long_answer_is_cut_and_one_without_end_is_typed() -> None:
+    async with opened(plain(max_result_chars=100)) as call:
+        tool = call.tools["flood"]
+        assert await tool.call({"megabytes": 2}, max_chars=tool.max_result_chars) == (
+            "x" * 100 + "\n[cut: the first 100 characters of 2,097,152 characters]"
+        )
+        told = await call.failure("flood", megabytes=40)
+        assert (
+            "went away during the call of 'flood' (it was running; it sent a line of more than 33,554,432 bytes"
+            in told
+        )
+
+
 async def test_a_greeting_on_stdout_is_overlooked() -> None:
     async with opened(plain("banner")) as call:
         assert await call("echo", text="x") == "x"
