@@ -126,6 +126,13 @@ async def test_siblings_never_share_state_and_each_is_closed_once() -> None:
     assert [counter.closed for counter in Counter.made] == [1, 1, 1]
 
 
+async def test_a_reward_in_a_thread_of_its_own_sees_the_rollouts_tools() -> None:
+    class Threaded(Env):
+        score_in_thread = True
+
+    assert (await run(Threaded(), calls("add", by=4)))["r0"].rewards == {"count": 9.0}
+
+
 async def test_a_rollout_that_fails_in_a_tool_closes_its_tools() -> None:
     outcome = (await run(Env(), calls("quit")))["r0"]
     assert (outcome.termination_reason, outcome.error) == ("sandbox_error", "gone")
