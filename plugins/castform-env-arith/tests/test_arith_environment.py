@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from benchmax.envs import BaseRollout
 from castform.plugins import load_environment
-from castform.testing import FakeModel
+from castform.testing import FakeModel, assert_conforms
 
 IDS = [
     "arith",
@@ -135,3 +135,7 @@ async def test_a_group_of_rollouts_is_scored_reply_by_reply() -> None:
     ]
     assert {r.termination_reason for r in group.rollouts} == {"finished"}
     assert all(len(request.messages) == 4 for request in model.requests)
+
+
+def test_it_conforms() -> None:
+    assert_conforms("arith", examples=2, scripts=4)

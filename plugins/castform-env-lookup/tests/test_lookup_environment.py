@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from benchmax.envs import Environment, Example
 from castform.plugins import load_environment
-from castform.testing import FakeModel, Reply, ScriptedRequest, ToolUse
+from castform.testing import FakeModel, Reply, ScriptedRequest, ToolUse, assert_conforms
 
 Script = Callable[[ScriptedRequest], Reply | str]
 
@@ -142,3 +142,7 @@ async def test_answers_are_positive_numbers() -> None:
 def test_a_setting_out_of_bounds_is_refused(args: dict[str, int]) -> None:
     with pytest.raises(ValidationError, match=next(iter(args))):
         LookupConfig(**args)
+
+
+def test_it_conforms() -> None:
+    assert_conforms("lookup", examples=2, scripts=4)

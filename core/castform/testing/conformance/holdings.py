@@ -15,7 +15,7 @@ from pathlib import Path
 
 SETTLE_SECONDS = 1.0
 """How long what was let go of may take to vanish: a thread ends, a process is reaped."""
-_POLL_SECONDS = 0.01
+_POLL_SECONDS = 0.05
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -25,14 +25,14 @@ KINDS = ("guess_game", "polite_exchange", "ranked_group", "partial_credit")
 
 @pytest.mark.parametrize("name", KINDS)
 def test_a_sound_environment_of_any_kind_keeps_every_rule(name):
-    report = check_conformance(SOUND / f"{name}.py", only=HERE, examples=3, scripts=8)
+    report = check_conformance(SOUND / f"{name}.py", only=HERE, examples=2, scripts=4)
     assert [(r.rule, r.state, r.reason) for r in report.results] == [(rule, "held", "") for rule in HERE]
 
 
 def test_a_class_is_checked_here_and_in_another_process():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        report = assert_conforms(breakers.Doubles, examples=3, scripts=8)
+        report = assert_conforms(breakers.Doubles, examples=2, scripts=4)
     assert [result.rule for result in report.results] == [rule.name for rule in RULES]
     assert report.describe() == f"Doubles conforms ({len(RULES)} of {len(RULES)} held)"
 
@@ -109,11 +109,10 @@ async def test_inside_an_event_loop_it_says_where_to_call_it():
 def test_the_suite_is_a_test_a_rule_with_options(tmp_path):
     (tmp_path / "env.py").write_text((SOUND / "parity.py").read_text())
     words = ["--castform-env", "env.py", "--castform-examples", "3", "--castform-accept", "max_examples=why"]
-    chosen = "loads or max_examples or gold_is_paid or no_such"
-    ended = run_suite(tmp_path, *words, "-k", chosen, "-v")
+    ended = run_suite(tmp_path, *words, "-k", "loads or max_examples", "-v")
     assert ended.returncode == 0, ended.stdout
-    assert [f"test_rule[{rule}] PASSED" in ended.stdout for rule in ("loads", "max_examples", "gold_is_paid")]
-    assert "3 passed" in ended.stdout
+    assert [f"test_rule[{rule}] PASSED" in ended.stdout for rule in ("loads", "max_examples")] == [True, True]
+    assert "2 passed" in ended.stdout
 
 
 def test_the_suite_without_an_environment_says_which_option_names_it(tmp_path):

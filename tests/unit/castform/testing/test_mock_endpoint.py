@@ -48,7 +48,7 @@ def say(request):
         (server_error(), openai.InternalServerError, "the server failed"),
         (server_error(503), openai.InternalServerError, "503"),
         (context_full(), openai.BadRequestError, "too long"),
-        (cut_off(30), openai.APIConnectionError, ""),
+        (cut_off(30), openai.APIConnectionError, "Connection error|peer closed"),
         (garbled(), ValueError, "Unterminated string"),
     ],
 )

@@ -14,23 +14,23 @@ import pytest
 from castform.testing.conformance import RULES, check_conformance
 
 UNSOUND = Path(__file__).parents[3] / "environments" / "unsound"
-SMALL = {"examples": 4, "scripts": 12}
+SMALL = {"examples": 3, "scripts": 8}
 BROKEN = [
-    ("stable_identity", breakers.FreshIds, "4 of 4 examples have other ids"),
-    ("stable_identity", breakers.FreshPayloads, r"1 of 4 examples .* another payload \[example double-4\]"),
+    ("stable_identity", breakers.FreshIds, "3 of 3 examples have other ids"),
+    ("stable_identity", breakers.FreshPayloads, r"1 of 3 examples .* another payload \[example double-4\]"),
     ("fixed_order", breakers.Shuffled, r"another order, from place 1 on \[example double-\d"),
     ("max_examples", breakers.IgnoresMax, r"create_dataset\(max_examples=1\) gave 37 examples"),
-    ("max_examples", breakers.SamplesMax, "are not the first of the 4 of max_examples=4"),
+    ("max_examples", breakers.SamplesMax, "are not the first of the 3 of max_examples=3"),
     ("same_first_observation", breakers.CountsSiblings, r"different first observations.*\[example double-"),
     ("independent_rollouts", UNSOUND / "shared_state.py", "correct is 1 alone and 0.3"),
     ("independent_rollouts", UNSOUND / "mutated_payload.py", "change the payload"),
     ("finite_rewards", breakers.PaysInfinity, "reward 'correct' must be finite, not inf"),
     ("deterministic_rewards", UNSOUND / "clock_in_reward.py", "scored again, .* early was"),
-    ("gold_is_paid", breakers.WrongGold, "earns no more than any wrong one on 4 of 4 examples"),
+    ("gold_is_paid", breakers.WrongGold, "earns no more than any wrong one on 3 of 3 examples"),
     (
         "gold_is_paid",
         breakers.HalfGold,
-        r"earns 0.5 on 1 of 4 .* others' right answers earn 1 \[example double-4\]",
+        r"earns 0.5 on 1 of 3 .* others' right answers earn 1 \[example double-4\]",
     ),
     ("gold_is_paid", breakers.GoldRaises, r"gold\(\) raised KeyError: 'answer_key'"),
     (

@@ -16,7 +16,7 @@ TEXTS = st.text(max_size=40) | st.lists(
 VALID = TEXTS.filter(lambda text: not any(0xD800 <= ord(character) < 0xE000 for character in text))
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=40)
 @given(VALID, st.integers(0, 2**32))
 def test_canonical_and_sampled_ids_decode_to_the_text(text, seed):
     assert TOKENIZER.decode(TOKENIZER.encode(text)) == text
@@ -24,7 +24,7 @@ def test_canonical_and_sampled_ids_decode_to_the_text(text, seed):
     assert TOKENIZER.is_canonical(TOKENIZER.encode(text))
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=40)
 @given(st.lists(st.sampled_from(["hello", "flower", "tool", "the", "100", "and"]), min_size=3, max_size=6))
 def test_most_spellings_of_a_text_are_not_canonical(words):
     text = " ".join(words)
@@ -62,7 +62,7 @@ def real():
     return make_fake_tokenizer()
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=40)
 @given(text=VALID)
 def test_transformers_reads_it_the_same(real, text):
     ids = real.encode(text, add_special_tokens=False)

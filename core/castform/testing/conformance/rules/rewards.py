@@ -14,7 +14,8 @@ from castform.testing.conformance.examined import Examined
 from castform.testing.conformance.rule import Breach, NotCheckedError
 from castform.validation import Finding
 
-TOLERANCE = 1e-9
+LEAST_GOLD = 0.75
+"""Share of what others' right answers earn that each earns at least: a graded reward may differ a little."""
 
 
 def check_finite(examined: Examined) -> list[Breach]:
@@ -101,7 +102,7 @@ def check_gold(examined: Examined) -> list[Breach]:
         for group in report.groups
         for rollout in group.rollouts
         if report.probe_of[rollout.rollout_id] == GOLD
-        if rollout.score is not None and rollout.score < report.full_score - TOLERANCE
+        if rollout.score is not None and rollout.score < report.full_score * LEAST_GOLD
     ]
     if low:
         example_id, score = low[0]
