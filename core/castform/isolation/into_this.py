@@ -16,7 +16,7 @@ from castform.errors import MissingError, UsageError
 from castform.isolation.installers import ConflictError, Sources, check_wheels, run_pip
 from castform.isolation.lock import LockedItem
 from castform.isolation.requested import Requested, read_requested
-from castform.isolation.resolve import read_report_item
+from castform.isolation.resolve import build_wheel, read_report_item
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,7 +56,7 @@ def install_into_this(
     with tempfile.TemporaryDirectory(prefix="castform-install-") as work:
         on_stage(f"looking at what {requirement} would change here")
         try:
-            items = _plan(requested, sources, Path(work))
+            items = _plan(requested, sources, Path(work), on_stage)
         except ConflictError as error:
             raise UsageError(
                 f"{requirement} does not go with what is installed here; nothing was installed. {error}",
@@ -73,13 +73,12 @@ def install_into_this(
     return changes
 
 
-def _plan(requested: Requested, sources: Sources, work: Path) -> list[LockedItem]:
-    target = requested.text if requested.path is None else str(requested.path)
+def _plan(
+    requested: Requested, sources: Sources, work: Path, on_stage: Callable[[str], None]
+) -> list[LockedItem]:
     if requested.is_folder:
-        built = work / "built"
-        words = ["wheel", "--no-deps", "--wheel-dir", str(built), *sources.options(), target]
-        run_pip(words, doing=f"building a wheel of {requested.text}")
-        target = str(next(built.glob("*.whl")))
+        requested = build_wheel(requested, "pip", sources, work / "built", on_stage)
+    target = requested.text if requested.path is None else str(requested.path)
     report = work / "report.json"
     wanted = work / "wanted.txt"  # not on the command line, where others would see it
     wanted.write_text(f"{target}\n", encoding="utf-8")

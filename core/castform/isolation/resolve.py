@@ -47,7 +47,7 @@ def resolve(
     something cannot be had, UsageError for what cannot be locked.
     """
     asked = [
-        _build_wheel(item, resolver, sources, work / str(place), on_stage) if item.is_folder else item
+        build_wheel(item, resolver, sources, work / str(place), on_stage) if item.is_folder else item
         for place, item in enumerate(requests)
     ]
     try:
@@ -61,9 +61,13 @@ def resolve(
         return Resolved(lock=lock, conflict=str(error))
 
 
-def _build_wheel(
+def build_wheel(
     requested: Requested, resolver: Resolver, sources: Sources, built: Path, on_stage: Callable[[str], None]
 ) -> Requested:
+    """Build the wheel of a folder into `built` and return it as what was asked for.
+
+    Without an index it is built with what this environment has.
+    """
     on_stage(f"building a wheel of {requested.text}")
     doing = f"building a wheel of {requested.text}"
     options = [*sources.options(), *(["--no-build-isolation"] if sources.offline else [])]
