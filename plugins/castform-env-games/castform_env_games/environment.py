@@ -114,7 +114,9 @@ def _make_example(
         messages[-1] = {**messages[-1], "content": f"{messages[-1]['content']}\n\nA new game. {opening}"}
     else:
         messages.append({"role": "user", "content": opening})
-    key = "-".join(str(value).replace(" ", "") for value in setup.values() if not isinstance(value, float))
+    key = "-".join(
+        _short(value) for value in setup.values() if not isinstance(value, (float, bool, type(None)))
+    )
     return Example(
         id=f"{game.name}{config.level}-{key}",
         payload={
@@ -125,6 +127,10 @@ def _make_example(
             "par": par,
         },
     )
+
+
+def _short(value: object) -> str:
+    return "+".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def demo_messages(game: type[Game], level: int) -> list[Message]:
