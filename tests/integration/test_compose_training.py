@@ -60,7 +60,7 @@ tokens_per_microbatch = 64
 rank = 4
 
 [eval]
-examples = 4
+examples = 2
 
 [checkpoint]
 every = 1
