@@ -268,6 +268,7 @@ class WorkerPool:
     def _hand_over(self, worker: WorkerProcess, call: Call) -> None:
         call.number = next(self._numbers)
         worker.calls[call.number] = call
+        worker.asked_back = False
         if call.kind == "dataset":
             worker.replayed.add(_dataset_key(call.message))
         try:

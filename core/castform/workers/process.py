@@ -34,7 +34,7 @@ class WorkerProcess:
         self.loaded = False
         """It has said what the environment is, and gives signs of life from then on."""
         self.asked_back = False
-        """It was held up, and asked for what it has not begun."""
+        """It is held up, and was asked for all that it has not begun."""
         self.calls: dict[int, Call] = {}
         self.replayed: set[tuple[str, str, int | None]] = set()
         """Datasets that it was told to make."""

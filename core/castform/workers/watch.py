@@ -46,17 +46,24 @@ def runs_rollouts(worker: WorkerProcess) -> bool:
 
 
 class BlockingNotice:
-    """Names environment code that holds a worker's event loop, each place once."""
+    """Names environment code that holds a worker's event loop: each place once, and one place each time."""
 
     def __init__(self, environment: str) -> None:
         self._environment = environment
         self._told: set[str] = set()
+        self._held: set[str] = set()
+        """Workers of which it was told, and that are held still."""
 
     def look(self, worker: WorkerProcess, now: float) -> None:
-        """Warn when the worker's loop is held at a place that was not named yet."""
+        """Warn when the worker's loop is held, at a place that was not named yet."""
         stuck = worker.stuck_seconds(now)
         place = worker.place
-        if stuck < TOLD_SECONDS or place is None or place in self._told or not runs_rollouts(worker):
+        if stuck < TOLD_SECONDS:
+            self._held.discard(worker.name)
+        if stuck < TOLD_SECONDS or place is None or worker.name in self._held or not runs_rollouts(worker):
+            return
+        self._held.add(worker.name)
+        if place in self._told:
             return
         self._told.add(place)
         logger.warning(
