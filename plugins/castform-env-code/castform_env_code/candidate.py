@@ -26,6 +26,8 @@ from castform_env_code.candidate_child import ALLOWED_SYSCALLS, encode
 CHILD = Path(__file__).with_name("candidate_child.py")
 MAX_SOURCE_CHARS = 50_000
 MAX_ERROR_CHARS = 300
+REAP_SECONDS = 30.0
+"""Longest wait for a process that was killed. Only something that it left behind could hold its pipe open."""
 _CHUNK = 1 << 16
 
 
@@ -102,8 +104,9 @@ async def run_candidate(
     """Run the source, then call its function on each list of arguments, in one process.
 
     Waits for a free core without blocking the event loop; whatever the candidate does, its
-    process is gone afterwards. RolloutFailure (`sandbox_error`): no process could be started, or
-    the kernel does not confine it and that is required.
+    process is gone afterwards. RolloutFailure: `sandbox_error` when no process could be started,
+    or the kernel does not confine it and that is required; `verifier_timeout` when the machine
+    was too busy to give the code its processor time.
     """
     limits, layers = limits or Limits(), layers or Layers()
     if len(source) > MAX_SOURCE_CHARS:
@@ -158,13 +161,37 @@ async def _run_process(
                     break
             else:
                 await process.wait()
-    except TimeoutError:
+    except TimeoutError as error:
+        if _is_computing(process.pid):
+            late = f"{limits.wall_seconds:g} seconds were not enough for {limits.cpu_seconds} seconds of processor time"
+            raise RolloutFailure("verifier_timeout", f"{late}: the machine is too busy") from error
         ending = "timeout"
     finally:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
-        await asyncio.shield(process.wait())
+        await asyncio.shield(_reap(process))
     return ending, bytes(output), process.returncode or 0
+
+
+async def _reap(process: asyncio.subprocess.Process) -> None:
+    """Wait for the end of a process that was killed; asyncio notices it once its pipe is read to the end."""
+    assert process.stdout is not None
+    with suppress(TimeoutError):
+        async with asyncio.timeout(REAP_SECONDS):
+            while await process.stdout.read(_CHUNK):
+                continue
+            await process.wait()
+
+
+def _is_computing(pid: int) -> bool:
+    """Whether a process wants a processor, so that it did not get enough of one; False where nothing tells."""
+    try:
+        state = (
+            Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
+        )
+    except OSError:
+        return False
+    return state[:1] == ["R"]
 
 
 def _read_run(

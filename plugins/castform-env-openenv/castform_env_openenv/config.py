@@ -76,7 +76,11 @@ class ServerConfig(EpisodeConfig):
     observation_field: str | None = None
     """The one field of an observation that the model sees. Default: the whole observation as JSON."""
     instructions: str = "Take part in the episode. Each of your replies is one action."
-    """What the model is told first. A solved example in it helps a small model most."""
+    """What the model is told first."""
+    solved_observation: str | None = None
+    """An observation that is shown with its right reply before the episode begins: a small model needs one."""
+    solved_reply: str | None = None
+    """The reply to it."""
 
     @field_validator("url")
     @classmethod
@@ -95,6 +99,8 @@ class ServerConfig(EpisodeConfig):
             )
         if self.url is not None and self.server == "episode":
             raise ValueError('server = "episode" needs a command')
+        if (self.solved_observation is None) != (self.solved_reply is None):
+            raise ValueError("solved_observation and solved_reply are set together or not at all")
         return self
 
 

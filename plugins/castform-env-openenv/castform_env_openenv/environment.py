@@ -123,6 +123,11 @@ class OpenEnv(BaseEnv):
         named = set(reset) == {"seed"} and isinstance(seed, int)
         id = f"seed-{seed}" if named else hashlib.sha256(told.encode()).hexdigest()[:16]
         messages = [{"role": "system", "content": self.config.instructions}]
+        if self.config.solved_observation is not None:
+            messages += [
+                {"role": "user", "content": self.config.solved_observation},
+                {"role": "assistant", "content": self.config.solved_reply or ""},
+            ]
         return Example(id=id, payload={"prompt_messages": messages, "reset": dict(reset)})
 
     async def run_rollout(self, request: RolloutRequest[Mapping[str, Any]]) -> BaseRollout:

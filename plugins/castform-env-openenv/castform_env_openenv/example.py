@@ -12,7 +12,7 @@ from castform_env_openenv import example_server
 from castform_env_openenv.config import ExampleConfig, ServerConfig
 from castform_env_openenv.environment import OpenEnv
 
-INSTRUCTIONS = 'Repeat the two words and say nothing else. For example, to "Say: copper harbor" you reply "copper harbor".'
+INSTRUCTIONS = "Repeat the two words and say nothing else."
 
 
 class ExampleEnv(OpenEnv):
@@ -30,6 +30,8 @@ def make_example(config: ExampleConfig) -> ExampleEnv:
             command=[sys.executable, "-I", str(Path(example_server.__file__)), "{port}"],
             observation_field="prompt",
             instructions=INSTRUCTIONS,
+            solved_observation="Say: copper harbor",
+            solved_reply="copper harbor",
             **config.model_dump(),
         )
     )

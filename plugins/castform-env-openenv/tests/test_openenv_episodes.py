@@ -97,11 +97,16 @@ async def test_an_episode_is_a_reset_and_a_step_a_reply_until_it_is_done() -> No
     async with TestServer(make_app()) as server:
         url = str(server.make_url("/"))
         right = list_phrases(0)
-        rollouts, requests = await play(url, right, observation_field="prompt", instructions="Repeat.")
+        solved = {"solved_observation": "Say: a b", "solved_reply": "a b"}
+        rollouts, requests = await play(
+            url, right, observation_field="prompt", instructions="Repeat.", **solved
+        )
         assert rollouts[0].rewards == {"reward": 1.0}
         assert rollouts[0].termination_reason == "finished"
         assert [m["content"] for m in requests[1].messages] == [
             "Repeat.",
+            "Say: a b",
+            "a b",
             f"Say: {right[0]}",
             right[0],
             f"Say: {right[1]}",

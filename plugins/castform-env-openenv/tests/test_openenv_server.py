@@ -138,6 +138,7 @@ def test_it_can_be_sent_to_another_process() -> None:
         ({"url": "http://x", "train": 0}, "between 1 and"),
         ({"url": "http://x", "train": [{"a": 1}, {"a": 1}]}, "twice"),
         ({"url": "http://x", "train": [{"a": 1}], "eval": [{"a": 1}]}, "nothing would be held out"),
+        ({"url": "http://x", "solved_reply": "a"}, "set together"),
         ({"url": "http://x", "sessions": 0}, "sessions"),
         ({"url": "http://x", "colour": 1}, "colour"),
     ],
