@@ -18,12 +18,12 @@ from castform.diagnostics import read_diagnostics
 from castform.endpoint import Endpoint
 from castform.eval_result import DEFAULT_PASS_AT
 from castform.evaluate import evaluate
-from castform.sample_findings import judge_replay, judge_result
 from castform.probe_findings import judge_probes
 from castform.probes import ProbeReport
 from castform.probing import run_probes
 from castform.replay import replay_groups
 from castform.rollouts import ROLLOUT_TIMEOUT, RolloutGroup, Split, run_group
+from castform.sample_findings import judge_replay, judge_result
 from castform.seeds import derive_seed
 from castform.validation import Finding, ValidationReport
 

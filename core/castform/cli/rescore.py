@@ -95,7 +95,8 @@ def _read_config(record: RunRecord) -> RunConfig:
 
 def _choose_environment(config: RunConfig, id: str | None, given: Mapping[str, Any]) -> RunConfig:
     """Return the config with the environment to score in. Another one than the run's takes none of its arguments."""
-    from castform.config import EnvironmentSection, replace_keys
+    from castform.config import replace_keys
+    from castform.environment_section import EnvironmentSection
 
     section = config.environment
     if id is not None:
