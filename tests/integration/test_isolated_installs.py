@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import resource
@@ -26,6 +27,37 @@ NO_NETWORK = {
     "http_proxy": "http://127.0.0.1:9",
     "https_proxy": "http://127.0.0.1:9",
 }
+
+MIX = """
+[[environment.mix]]
+id = "pydantic-one"
+
+[[environment.mix]]
+id = "pydantic-two"
+
+[model]
+id = "{model}"
+dtype = "float32"
+device = "cpu"
+
+[run]
+steps = 2
+threads = 1
+
+[sampling]
+max_new_tokens = 4
+
+[rl]
+groups_per_step = 2
+group_size = 4
+max_refills = 2
+
+[lora]
+rank = 4
+
+[eval]
+examples = 6
+"""
 
 
 @pytest.fixture(scope="module")
@@ -195,56 +227,30 @@ def test_scripts_of_an_environment_run_where_it_lies(one):
     assert script.read_text(encoding="utf-8").splitlines()[0] == f"#!{one['folder']}/bin/python"
 
 
-def test_two_plugins_whose_pins_conflict_train_in_one_run(one, two, home, tmp_path):
+def test_two_plugins_whose_pins_conflict_train_in_one_run(one, two, home, tmp_path, monkeypatch):
+    import pydantic
     import torch
 
+    from castform.config import load_config
+    from castform.runs import RunStore
+    from castform_trainer.rl.run import train
     from castform_trainer.testing import make_tiny_model
 
     torch.set_num_threads(1)
-    model = make_tiny_model(tmp_path / "model")
+    monkeypatch.setenv("CASTFORM_HOME", str(home))
     config = tmp_path / "mix.toml"
-    config.write_text(
-        f"""
-[[environment.mix]]
-id = "pydantic-one"
-
-[[environment.mix]]
-id = "pydantic-two"
-
-[model]
-id = "{model}"
-dtype = "float32"
-device = "cpu"
-
-[run]
-steps = 2
-threads = 1
-
-[sampling]
-max_new_tokens = 4
-
-[rl]
-groups_per_step = 2
-group_size = 4
-max_refills = 2
-
-[lora]
-rank = 4
-
-[eval]
-examples = 6
-"""
-    )
-    ran = castform(home, "train", "--config", str(config), "--json")
-    assert ran.returncode == 0, ran.stderr
-    result = json.loads(ran.stdout)
-    assert result["status"] == "finished"
-    means = result["before"]["components"]
-    assert means["pydantic-one/pydantic"]["mean"] == 1.0
-    assert means["pydantic-two/pydantic"]["mean"] == 2.0
-    listed = castform(home, "runs", "rollouts", result["run_id"], "--json")
-    assert listed.returncode == 0, listed.stderr
-    trained = {
-        row["example_id"].partition(":")[0] for row in json.loads(listed.stdout) if row["split"] == "train"
+    config.write_text(MIX.format(model=make_tiny_model(tmp_path / "model")))
+    with RunStore.open(tmp_path / "runs") as store:
+        result = asyncio.run(train(load_config(config), store=store))
+        rollouts = store.list_rollouts(result.run_id)
+    assert (result.status, result.steps) == ("finished", 2)
+    used = {row.example_id.partition(":")[0]: row.rewards for row in rollouts if row.mode == "train"}
+    assert {name: rewards[f"{name}/pydantic"] for name, rewards in used.items()} == {
+        "pydantic-one": 1.0,
+        "pydantic-two": 2.0,
     }
-    assert trained == {"pydantic-one", "pydantic-two"}
+    means = {name: result.before.component(name) for name in result.before.components}
+    assert means["pydantic-one/pydantic"].mean == 1.0
+    assert means["pydantic-two/pydantic"].mean == 2.0
+    assert pydantic.VERSION.startswith("2.")
+    assert "castform_env_pydantic_one" not in sys.modules
