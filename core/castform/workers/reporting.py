@@ -104,8 +104,9 @@ def count_shared(before: Sequence[Any], now: Sequence[Any]) -> int:
 class LogForwarder(logging.Handler):
     """Sends log records to the host, with the rollout that they belong to; a flood is counted instead."""
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: Channel, *, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
+        self._clock = clock
         self.setFormatter(logging.Formatter("%(message)s"))  # the host adds the rest
         self._channel = channel
         self._guard = threading.Lock()
@@ -135,7 +136,7 @@ class LogForwarder(logging.Handler):
     def _take_turn(self) -> int | None:
         """Return how many records were left out since the last one, or None when this one is to be."""
         with self._guard:
-            second = int(time.monotonic())
+            second = int(self._clock())
             if second != self._second:
                 self._second, self._sent = second, 0
             if self._sent >= LOGS_A_SECOND:
