@@ -14,10 +14,10 @@ from castform.certify.checks.isolation import check_isolation
 from castform.certify.checks.scripts import make_right, make_wrong, scores_groups
 from castform.certify.context import CheckContext
 from castform.environments import close_environment, load_examples
-from castform.gold import RENDERINGS, read_gold, unwrap_golds
+from castform.gold import RENDERINGS, Rendering, read_gold, unwrap_golds
 from castform.playback import Playback
 from castform.probes import ProbeReport
-from castform.probing import run_probes
+from castform.probing import find_rendering, run_probes
 from castform.rollouts import RolloutGroup, Split
 from castform.scripted_replies import Script
 from castform.testing.conformance.network_guard import NetworkGuard
@@ -146,6 +146,22 @@ class Examined:
         )
 
     @cached_property
+    def rendering(self) -> Rendering:
+        """How the environment wants an answer written down. RuntimeError when `gold` raises."""
+        if "probes" in self.__dict__:  # they found it already
+            return next(r for r in RENDERINGS if r.name == self.probes.rendering)
+        return self.run(
+            find_rendering(
+                self.environment,
+                self.examples,
+                self.golds,
+                split=self.options.split,
+                weights=self.options.weights,
+                timeout_seconds=self.options.timeout_seconds,
+            )
+        )
+
+    @cached_property
     def check_context(self) -> CheckContext:
         """The same for the checks of a certification."""
         return CheckContext(
@@ -155,7 +171,7 @@ class Examined:
             examples={self.options.split: self.examples},
             split=self.options.split,
             golds=self.golds,
-            rendering=next(r for r in RENDERINGS if r.name == self.probes.rendering),
+            rendering=self.rendering,
             weights=self.options.weights,
             seed=self.options.seed,
             timeout_seconds=self.options.timeout_seconds,

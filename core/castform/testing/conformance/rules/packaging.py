@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from benchmax.envs import Environment
@@ -85,17 +86,16 @@ def check_imports(examined: Examined) -> list[Breach]:
 
 def check_network(examined: Examined) -> list[Breach]:
     """Neither loading nor rollouts reach beyond this machine."""
-    try:
-        refused = [*examined.network.refused, *examined.other_process.refused]
-    except NotCheckedError:
-        refused = examined.network.refused
+    refused = list(examined.network.refused)
+    if not refused:
+        with suppress(NotCheckedError):  # it cannot be sent to another process, which may load it otherwise
+            refused += examined.other_process.refused
     if not refused:
         return []
-    places = list(dict.fromkeys(refused))
     return [
         Breach(
-            message=f"the environment reaches for {', '.join(places[:4])}"
-            + (f" and {len(places) - 4} more" if len(places) > 4 else ""),
+            message=f"the environment reaches for {', '.join(refused[:4])}"
+            + (f" and {len(refused) - 4} more" if len(refused) > 4 else ""),
             way_out="ship data with the package; take the address of a service as an argument, so that tests can "
             "give a local one",
         )

@@ -21,7 +21,7 @@ from castform.testing.conformance.rule import Breach
 LAST_WORD = "That is all."
 """What a script says when it has nothing left, until the conversation has gone on for too long."""
 MOST_REQUESTS = 40
-SHRINK_SECONDS = 2.0
+SHRINK_SECONDS = 1.0
 """How long a failing script may be made shorter."""
 WAY_OUT = (
     "whatever the model says is data: validate arguments, answer a bad call with a text, and end a rollout that "
@@ -175,8 +175,13 @@ def _shown(answer: Answer) -> str:
 
 def _offered_tools(examined: Examined) -> Sequence[Any]:
     """Return the tools of the first request that was made."""
-    calls = (call for group in examined.probes.groups for r in group.rollouts for call in r.calls)
-    return next((call.tools for call in calls), ())
+
+    async def ask() -> RolloutGroup:
+        async with Playback() as playback:
+            return await examined.play(playback, examined.examples[0], [lambda request: LAST_WORD])
+
+    calls = examined.run(ask()).rollouts[0].calls
+    return calls[0].tools if calls else ()
 
 
 def _right_text(examined: Examined, example: Example[Any]) -> str | None:
