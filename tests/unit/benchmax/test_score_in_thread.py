@@ -86,13 +86,14 @@ async def test_a_reward_means_the_same_in_a_thread(score):
 
 async def test_a_reward_that_outlasts_its_rollout_is_left_behind():
     free = threading.Event()
-    environment = Scored(lambda name: float(free.wait(60)))
-    environment.rollout_timeout_seconds = 0.2
+    environment = Scored(lambda name: float(name == "warm" or free.wait(60)))
     async with FakeModel(lambda request: "hello") as model:
+        await model.run_group(environment, example("warm"))
+        environment.rollout_timeout_seconds = 1.0
         (rollout,) = (await model.run_group(environment, example("x"))).rollouts
     free.set()
     assert (rollout.termination_reason, rollout.score) == ("reward_error", None)
-    assert rollout.error == "the rollout took longer than 0.2 seconds"
+    assert rollout.error == "the rollout took longer than 1.0 seconds"
 
 
 async def test_a_thread_has_an_event_loop_of_its_own_and_the_rollout_s_context():
