@@ -66,7 +66,7 @@ def list_files(folder: Path) -> set[str]:
 
 
 def test_a_new_plugin_passes_everything_and_ships_its_certificate(tmp_path: Path) -> None:
-    folder = write_plugin("mine", directory=tmp_path).folder
+    folder = write_plugin("mine", template="tools", directory=tmp_path).folder
     before = list_files(folder)
     code, rows, told = check(folder, "--certify", "--keep")
     assert code == 0, told
@@ -90,7 +90,7 @@ def test_a_new_plugin_passes_everything_and_ships_its_certificate(tmp_path: Path
         "certified mine/default",
         "own tests",
     ]
-    assert rows["own tests"]["found"].startswith("3 passed")
+    assert rows["own tests"]["found"].startswith("6 passed")
     made = {"castform_env_mine/certificates", "castform_env_mine/certificates/default.json"}
     assert list_files(folder) - before == made
     certificate = read_certificate(folder / "castform_env_mine" / "certificates" / "default.json")
@@ -208,3 +208,6 @@ def test_what_a_plugin_declares_is_really_installed(folder: Path) -> None:
         timeout_seconds=60,
     )
     assert shown.output.count(str(fresh.folder / "lib")) == 2, shown.output
+
+    done = fresh.run(["-m", "castform", "env", "check", str(folder)], cwd=folder, timeout_seconds=60)
+    assert done.code == 3 and "pip install 'castform[test]'" in done.output  # nothing there to build with

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tomllib
@@ -74,6 +75,32 @@ def test_a_template_pays_what_is_right_and_nothing_else(template: str) -> None:
     rules = ["any_answer_is_scored", "finite_rewards", "gold_is_paid", "max_examples", "probes_at_the_floor"]
     report = assert_conforms(f"my-{template}", examples=20, only=rules)
     assert [(result.rule, result.state) for result in report.results if result.state != "held"] == []
+
+
+def test_the_tests_that_templates_bring_pass(generated: dict[str, NewPlugin], site: Path) -> None:
+    """All but the rules, which the tests above and `make test-installs` check."""
+    folders = [new.folder for new in generated.values()]
+    words = ["-q", "--import-mode=importlib", "-p", "no:cacheprovider", "-k", "not keeps"]
+    config = folders[0] / "pyproject.toml"
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-P",
+            "-m",
+            "pytest",
+            *words,
+            "-c",
+            config,
+            *(folder / "tests" for folder in folders),
+        ],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(site), *sys.path])},
+        cwd=folders[0].parent,
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert " 16 passed" in f" {done.stdout.splitlines()[-1]}", done.stdout
 
 
 @pytest.mark.usefixtures("site")
