@@ -38,59 +38,50 @@ def guard_network() -> Iterator[NetworkGuard]:
     """Let sockets reach loopback and Unix addresses alone until the block ends, in every thread."""
     guard = NetworkGuard()
 
-    class Guarded(_Patches):
-        def connect(self, sock: socket.socket, address: Any) -> None:
-            guard_address(guard, sock, address)
-            _plain_connect(sock, address)
+    def connect(sock: socket.socket, address: Any) -> None:
+        guard_address(guard, sock, address)
+        _connect(sock, address)
 
-        def connect_ex(self, sock: socket.socket, address: Any) -> int:
-            guard_address(guard, sock, address)
-            return _plain_connect_ex(sock, address)
+    def connect_ex(sock: socket.socket, address: Any) -> int:
+        guard_address(guard, sock, address)
+        return _connect_ex(sock, address)
 
-        def sendto(self, sock: socket.socket, *args: Any) -> int:
-            guard_address(guard, sock, args[-1])
-            return _plain_sendto(sock, *args)
+    def sendto(sock: socket.socket, *args: Any) -> int:
+        guard_address(guard, sock, args[-1])
+        return _sendto(sock, *args)
 
-        def getaddrinfo(self, host: Any, port: Any, *args: Any, **kwargs: Any) -> Any:
-            if not is_local(_text(host)):
-                guard.check(f"{_text(host)}:{_text(port)}" if port else _text(host))
-            return _plain_getaddrinfo(host, port, *args, **kwargs)
+    def getaddrinfo(host: Any, port: Any, *args: Any, **kwargs: Any) -> Any:
+        if not is_local(_text(host)):
+            guard.check(f"{_text(host)}:{_text(port)}" if port else _text(host))
+        return _getaddrinfo(host, port, *args, **kwargs)
 
-    with Guarded().in_place():
+    with (
+        _in_place(socket.socket, "connect", connect),
+        _in_place(socket.socket, "connect_ex", connect_ex),
+        _in_place(socket.socket, "sendto", sendto),
+        _in_place(socket, "getaddrinfo", getaddrinfo),
+    ):
         yield guard
 
 
-_plain_connect = socket.socket.connect
-_plain_connect_ex = socket.socket.connect_ex
-_plain_sendto = socket.socket.sendto
-_plain_getaddrinfo = socket.getaddrinfo
+_connect = socket.socket.connect
+_connect_ex = socket.socket.connect_ex
+_sendto = socket.socket.sendto
+_getaddrinfo = socket.getaddrinfo
 
 
-class _Patches:
-    """Stands in for the ways out of the `socket` module, and puts back what was there."""
-
-    METHODS = ("connect", "connect_ex", "sendto")
-
-    @contextmanager
-    def in_place(self) -> Iterator[None]:
-        own = {name: vars(socket.socket).get(name) for name in self.METHODS}
-        lookup = socket.getaddrinfo
-        for name in self.METHODS:
-            setattr(socket.socket, name, self._method(name))
-        socket.getaddrinfo = self.getaddrinfo  # type: ignore[attr-defined]  # the subclass has it
-        try:
-            yield
-        finally:
-            socket.getaddrinfo = lookup
-            for name, method in own.items():
-                if method is None:
-                    delattr(socket.socket, name)
-                else:
-                    setattr(socket.socket, name, method)
-
-    def _method(self, name: str) -> Any:
-        guarded = getattr(self, name)
-        return lambda sock, *args: guarded(sock, *args)
+@contextmanager
+def _in_place(owner: Any, name: str, function: Any) -> Iterator[None]:
+    """Set an attribute of the `socket` module or of its class until the block ends."""
+    own = vars(owner).get(name)
+    setattr(owner, name, function)
+    try:
+        yield
+    finally:
+        if own is None:  # the class has it from its base
+            delattr(owner, name)
+        else:
+            setattr(owner, name, own)
 
 
 def guard_address(guard: NetworkGuard, sock: socket.socket, address: Any) -> None:

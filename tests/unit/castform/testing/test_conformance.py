@@ -11,7 +11,7 @@ from pathlib import Path
 import breakers
 import pytest
 
-from castform.errors import UsageError
+from castform.errors import MissingError, UsageError
 from castform.testing import assert_conforms, check_conformance
 from castform.testing.conformance import RULES
 
@@ -98,6 +98,13 @@ def test_rules_and_subjects_that_do_not_exist_are_refused_before_anything_runs()
         check_conformance(breakers.Doubles(), args={"max_turns": 2})
     with pytest.raises(UsageError, match="made a PosixPath, not"):
         check_conformance(lambda: Path())
+
+
+def test_without_hypothesis_it_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "hypothesis", None)
+    with pytest.raises(MissingError, match="needs hypothesis") as caught:
+        assert_conforms(breakers.Doubles)
+    assert caught.value.hint == "pip install 'castform[test]'"
 
 
 async def test_inside_an_event_loop_it_says_where_to_call_it():
