@@ -215,6 +215,21 @@ class KeepsFile(Doubles):
         return {**self.__dict__, "files": []}
 
 
+class FillsPool(Doubles):
+    """Grades in a pool that has one thread more after each group, up to four. Sound."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pool: list[threading.Event] = []
+
+    async def compute_group_rewards(self, rollouts):
+        if len(self.pool) < 4:
+            stop = threading.Event()
+            self.pool.append(stop)
+            STOPS.append(stop)
+            threading.Thread(target=stop.wait, name="pooled", daemon=True).start()
+
+
 class KeepsThread(Doubles):
     async def compute_reward(self, rollout):
         stop = threading.Event()

@@ -103,6 +103,12 @@ def test_what_an_environment_changed_is_put_back():
     assert socket.getaddrinfo.__module__ == "socket"
 
 
+def test_a_pool_that_fills_up_is_not_left_behind():
+    [result] = check_conformance(breakers.FillsPool, only=["nothing_left_behind"], **SMALL).results
+    assert result.state == "held", result.describe()
+    assert len(breakers.STOPS) == 4
+
+
 def test_a_rule_without_what_it_needs_is_not_checked_and_says_so():
     report = check_conformance(breakers.NoGold, only=["gold_is_paid", "probes_at_the_floor"], **SMALL)
     [result] = report.not_checked
