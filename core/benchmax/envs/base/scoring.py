@@ -18,7 +18,7 @@ SCORING_THREADS = 8
 """Rewards of one environment that run in threads at the same time; more of them only slow each other down."""
 
 
-async def ask_for_reward(env: BaseEnv, rollout: BaseRollout) -> Any:  # unchecked: what the author's hook returns
+async def ask_for_reward(env: BaseEnv, rollout: BaseRollout) -> Any:  # as the author returns it
     """Return what `compute_reward` returns; raises what it raises.
 
     With `score_in_thread` it runs in a thread of its own with an event loop of its own, so that
