@@ -12,6 +12,7 @@ from castform_env_code.tasks import load_tasks
 from castform_env_code.tasks.task import make_hidden, split_of
 from pydantic import ValidationError
 
+from castform.certify.certificates import read_states
 from castform.plugins import DatasetSpec, RewardSpec, load_environment, load_registry
 from castform.plugins.references import call_factory
 from castform.testing import FakeModel, assert_conforms
@@ -125,3 +126,8 @@ def test_a_setting_out_of_bounds_is_refused(args: dict[str, Any]) -> None:
 
 def test_it_conforms() -> None:
     assert_conforms("code", args={"scoring": "share"}, examples=1, scripts=2)
+
+
+def test_the_certificates_that_come_with_it_hold() -> None:
+    states = read_states(load_registry().load("code").entry, made_here=[])
+    assert {state.environment: str(state) for state in states} == dict.fromkeys(["default", "easy"], "passed")

@@ -12,6 +12,7 @@ from castform_env_math.jsonl import read_final_answer
 from pydantic import ValidationError
 
 from benchmax.envs import BaseRollout
+from castform.certify.certificates import read_states
 from castform.plugins import ConfigError, DatasetSpec, RewardSpec, load_environment, load_registry
 from castform.plugins.references import call_factory
 from castform.testing import FakeModel, assert_conforms
@@ -218,3 +219,10 @@ def test_datasets_and_rewards_are_registered_and_work() -> None:
 
 def test_it_conforms() -> None:
     assert_conforms("math", examples=2, scripts=2)
+
+
+def test_the_certificates_that_come_with_it_hold() -> None:
+    states = read_states(load_registry().load("math").entry, made_here=[])
+    assert {state.environment: str(state) for state in states} == dict.fromkeys(
+        ["arithmetic-words", "default", "equations", "fractions", "percent"], "passed"
+    )

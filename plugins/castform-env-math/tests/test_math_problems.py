@@ -3,6 +3,7 @@ from __future__ import annotations
 import random
 import re
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 from castform_env_math.kinds import ALL_KINDS, PERCENT
@@ -53,6 +54,22 @@ def test_numbers_that_are_held_out_never_stand_in_training(kind: Kind, level: in
         shown[split] = {numbers_in(each.problem.text) for each in drawn}
         assert {split_of(kind.name, numbers) for numbers in shown[split]} == {split}
     assert not shown["train"] & shown["eval"]
+
+
+def test_the_readme_counts_the_problems_of_level_1() -> None:
+    readme = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\| `math/([\w-]+)` \|.*\| (\d+) \| (\d+) \|$", readme, re.MULTILINE)
+    counted = [
+        (
+            kind.name,
+            *(
+                str(len(draw_problems([kind], split, level=1, count=10_000, seed=0, solved=0)))
+                for split in ("train", "eval")
+            ),
+        )
+        for kind in ALL_KINDS
+    ]
+    assert listed == counted
 
 
 @every_grade

@@ -18,7 +18,8 @@ from castform_env_openenv.guard import __file__ as guard_file
 from castform_env_openenv.server import find_free_port
 from pydantic import ValidationError
 
-from castform.plugins import load_environment
+from castform.certify.certificates import read_states
+from castform.plugins import load_environment, load_registry
 from castform.testing import FakeModel, assert_conforms
 
 
@@ -161,3 +162,8 @@ def test_it_conforms() -> None:
     finally:
         server.kill()
         server.wait()
+
+
+def test_the_certificates_that_come_with_it_hold() -> None:
+    states = read_states(load_registry().load("openenv").entry, made_here=[])
+    assert {state.environment: str(state) for state in states} == dict.fromkeys(["example"], "passed")
