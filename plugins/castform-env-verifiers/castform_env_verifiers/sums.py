@@ -5,6 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 SYSTEM = "Answer with the number alone between <answer> and </answer>."
+SOLVED = [
+    {"role": "user", "content": "What is 130 + 214?"},
+    {"role": "assistant", "content": "<answer>344</answer>"},
+]
+"""A small model finds the tags when it sees them; no question has these summands or this sum."""
 
 
 def load_environment(largest: int = 9) -> Any:  # verifiers is not typed
@@ -33,6 +38,7 @@ def load_environment(largest: int = 9) -> Any:  # verifiers is not typed
         dataset=Dataset.from_list([row for place, row in enumerate(rows) if place not in held_out]),
         eval_dataset=Dataset.from_list([rows[place] for place in held_out]),
         system_prompt=SYSTEM,
+        few_shot=SOLVED,
         parser=parser,
         rubric=rubric,
     )
