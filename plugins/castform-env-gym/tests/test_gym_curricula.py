@@ -3,13 +3,14 @@ from __future__ import annotations
 import asyncio
 import json
 import pickle
+from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
-from castform.plugins import PluginFailure, load_environment
+from castform.plugins import CommandGroup, PluginFailure, UsageError, load_environment
 from castform.testing import FakeModel, assert_conforms
 
 curricula = pytest.importorskip(
@@ -20,6 +21,12 @@ config = pytest.importorskip(
 )
 mix = pytest.importorskip(
     "castform_env_gym.mix", reason="without a C compiler castform-env-gym is not installed"
+)
+levels = pytest.importorskip(
+    "castform_env_gym.levels", reason="without a C compiler castform-env-gym is not installed"
+)
+plugin = pytest.importorskip(
+    "castform_env_gym.plugin", reason="without a C compiler castform-env-gym is not installed"
 )
 find_options = curricula.find_options
 
@@ -171,17 +178,19 @@ def test_turns_are_fair_at_any_point() -> None:
 
 
 def test_the_levels_command_lists_one_or_all(capsys: pytest.CaptureFixture[str]) -> None:
-    from castform.cli.main import main
-
-    assert main(["x", "gym", "levels", "gcd"]) == 0
+    group = CommandGroup()
+    plugin.register_commands(group)
+    assert group.commands["levels"].run == "castform_env_gym.levels:show"
+    assert levels.show(Namespace(dataset="gcd")) == 0
     shown = capsys.readouterr().out
     assert shown.startswith("gcd has the levels 0 to ") and "num_terms: " in shown
-    assert main(["x", "gym", "levels"]) == 0
+    assert levels.show(Namespace(dataset=None)) == 0
     rows = dict(line.split(None, 1) for line in capsys.readouterr().out.splitlines())
     assert len(rows) == 105
     assert (rows["leg_counting"], rows["gsm_symbolic"]) == ("0 to 35", "none")
-    assert main(["x", "gym", "levels", "gdc"]) == 2
-    assert "did you mean 'gcd'" in capsys.readouterr().err
+    with pytest.raises(UsageError) as caught:
+        levels.show(Namespace(dataset="gdc"))
+    assert "did you mean 'gcd'" in f"{caught.value} {caught.value.hint}"
 
 
 def test_solved_questions_are_shown_with_their_answers_and_not_asked() -> None:
