@@ -40,5 +40,8 @@ def settle_termination_reason(attempt_reason: str, failure_reason: str) -> str:
 
 def describe_error(error: BaseException) -> str:
     """Return `Type: message`, the form in which a foreign exception is kept with an outcome."""
-    text = str(error)
+    try:
+        text = str(error)
+    except Exception as unreadable:  # noqa: BLE001 - the author's own __str__, which may not cost the whole run
+        text = f"its text cannot be read ({type(unreadable).__name__})"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -144,7 +144,10 @@ class WorkerEnvironment(Environment[Any, RolloutAttempt]):
     def _ask_now(self, message: Mapping[str, Any]) -> Any:  # JSON
         call = Call(message=message)
         self._running_pool().submit(call)
-        return call.answer.result()
+        answer = call.answer.result()
+        if answer is CANCELLED:  # by the author's code itself
+            raise asyncio.CancelledError
+        return answer
 
     async def _ask(self, call: Call) -> Any:  # JSON
         """Await a call. When the caller is cancelled, so is the work, and its end is awaited first."""

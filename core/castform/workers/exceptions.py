@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import traceback
+from collections.abc import Callable
 from typing import Any
 
 from castform import errors
@@ -16,8 +17,11 @@ _SIMPLER = {
     "UnicodeTranslateError": "ValueError",
     "ExceptionGroup": "Exception",
     "BaseExceptionGroup": "Exception",
+    "StopIteration": "RuntimeError",  # asyncio takes none as the outcome of anything
 }
 """Classes that cannot be made of a text alone."""
+MAX_TEXT = 1_000_000
+"""Most characters of an exception's text that are passed on; a frame takes 64 MB, and each may be six bytes."""
 
 
 class RemoteTraceback(Exception):  # noqa: N818 - it carries text, nobody raises it
@@ -28,20 +32,33 @@ class RemoteTraceback(Exception):  # noqa: N818 - it carries text, nobody raises
 
 
 def describe_exception(error: BaseException) -> dict[str, Any]:
-    """Return what `rebuild_exception` needs."""
+    """Return what `rebuild_exception` needs. Never raises: classes of the author's may do anything when read."""
     described: dict[str, Any] = {
         "type": type(error).__name__,
         "base": _base_name(error),
-        "text": str(error),
-        "notes": [str(note) for note in getattr(error, "__notes__", ())],
-        "filename": _text_or_none(getattr(error, "filename", None)),
-        "trace": "".join(traceback.format_exception(error)),
+        "text": cut_text(_read(lambda: str(error), "its text cannot be read")),
+        "notes": _read(lambda: [cut_text(str(note)) for note in getattr(error, "__notes__", ())], []),
+        "filename": _read(lambda: _text_or_none(getattr(error, "filename", None)), None),
+        "trace": cut_text(_read(lambda: "".join(traceback.format_exception(error)), "no traceback")),
+        "hint": _read(lambda: _text_or_none(getattr(error, "hint", None)), None),
     }
-    if isinstance(error, CastformError):
-        described |= {"text": str(error.args[0]), "hint": error.hint}
+    if isinstance(error, CastformError) and error.args:
+        described["text"] = cut_text(_read(lambda: str(error.args[0]), described["text"]))
     if isinstance(error, PluginFailure):
         described["failure"] = [error.name, error.distribution, error.stage, describe_cause(error.cause)]
     return described
+
+
+def _read(read: Callable[[], Any], otherwise: Any) -> Any:
+    try:
+        return read()
+    except Exception:  # noqa: BLE001 - `__str__` and properties of the author's
+        return otherwise
+
+
+def cut_text(text: str) -> str:
+    """A text that fits into a frame, whatever was put into an error's."""
+    return text if len(text) <= MAX_TEXT else text[:MAX_TEXT] + "…"
 
 
 def rebuild_exception(described: dict[str, Any]) -> Exception:

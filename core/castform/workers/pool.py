@@ -357,7 +357,11 @@ class WorkerPool:
         if call.kind == "run":
             self._deaths = 0
         if "error" in frame:
-            _fail(call, rebuild_exception(frame["error"]))
+            try:
+                error = rebuild_exception(frame["error"])
+            except Exception as unreadable:  # noqa: BLE001 - whatever came instead: somebody waits for the answer
+                error = ProtocolError(f"an error that cannot be read: {unreadable!r}")
+            _fail(call, error)
             return
         message = call.message
         known = {_dataset_key(dataset) for dataset in self._datasets}

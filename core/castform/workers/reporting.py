@@ -12,12 +12,16 @@ from typing import Any
 from benchmax.envs import RolloutAttempt
 from benchmax.envs.logging import current_group_ids, current_rollout_id
 from castform.workers.channel import Channel
+from castform.workers.exceptions import cut_text
 from castform.workers.protocol import FrameTooLargeError
 
 FLUSH_SECONDS = 0.05
 """How long an event may wait for others."""
 LOGS_A_SECOND = 200
 """More records than this are counted, not sent."""
+
+UNSENDABLE = (FrameTooLargeError, TypeError, ValueError, RecursionError)
+"""What encoding a message raises: it is too large, or holds keys that are no text, itself, or lists without end."""
 
 logger = logging.getLogger(__name__)
 
@@ -55,20 +59,28 @@ class CallReporter:
         self._add({"k": "attempt", **describe_attempt(attempt)})
 
     def flush(self) -> None:
-        """Send what waits. An event that is too large for a frame is sent without its texts."""
+        """Send what waits. An event that no frame takes is sent without its texts."""
         events, self._waiting = self._waiting, []
         if not events:
             return
         try:
             self._send(events)
-        except FrameTooLargeError:
+        except UNSENDABLE:
             for event in events:
                 try:
                     self._send([event])
-                except FrameTooLargeError as error:
+                except UNSENDABLE as error:
                     logger.warning("what rollout %s said is not passed on: %s", event["rollout"], error)
                     if event["k"] == "attempt":
-                        self._send([{**event, "messages": []}])
+                        self._send(
+                            [
+                                {
+                                    **event,
+                                    "messages": [],
+                                    "error": event["error"] and cut_text(str(event["error"])),
+                                }
+                            ]
+                        )
 
     def _add(self, event: dict[str, Any]) -> None:
         self._on_progress()

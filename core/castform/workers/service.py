@@ -124,12 +124,13 @@ class Service:
             answer = {"value": await handlers[message["t"]](message)}
         except asyncio.CancelledError:
             answer = {"cancelled": True}
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - the author's code
+        except BaseException as error:  # noqa: BLE001 - the author's code; without an answer the host waits forever
             answer = {"error": describe_exception(error)}
         try:
             self._channel.send({"t": "answer", "call": message["call"], **answer})
-        except FrameTooLargeError as error:
-            described = describe_exception(ValueError(f"the environment's answer is too large: {error}"))
+        except (TypeError, ValueError, RecursionError) as error:
+            what = "is too large" if isinstance(error, FrameTooLargeError) else "cannot be sent"
+            described = describe_exception(ValueError(f"the environment's answer {what}: {error}"))
             self._channel.send({"t": "answer", "call": message["call"], "error": described})
 
     async def _create_dataset(self, message: Frame) -> Any:  # JSON

@@ -139,6 +139,12 @@ def test_an_exception_is_described_by_type_and_text() -> None:
     assert describe_error(KeyError("a")) == "KeyError: 'a'"
     assert describe_error(TimeoutError()) == "TimeoutError"
 
+    class Mute(Exception):
+        def __str__(self):
+            raise KeyError("no words")
+
+    assert describe_error(Mute()) == "Mute: its text cannot be read (KeyError)"
+
 
 @pytest.mark.parametrize("text", [5, ["a"], '["a"]', "null"])
 def test_arguments_of_another_kind_are_told_to_the_model(text: object) -> None:

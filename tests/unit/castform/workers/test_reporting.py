@@ -194,3 +194,21 @@ def test_a_flood_of_records_is_counted(pipe):
     forwarder.emit(make_record())
     (frame,) = pipe.read()
     assert frame["records"][0]["text"] == "hello you (5 more records were left out)"
+
+
+async def test_a_transcript_that_is_no_json_loses_its_texts_and_the_attempt_counts(pipe, caplog):
+    circular = {"role": "user"}
+    circular["again"] = circular
+    reporter = CallReporter(0, pipe.channel, lambda: None)
+    for name, said in (("odd-key", {("a", 1): "x"}), ("circular", circular), ("fine", {"role": "user"})):
+        reporter.on_attempt(
+            BaseRollout(rollout_id=name, termination_reason="finished", rewards={"r": 1.0}, messages=[said])
+        )
+    reporter.flush()
+    events = [event for frame in pipe.read() for event in frame["events"]]
+    assert [(e["rollout"], e["rewards"], e["messages"]) for e in events] == [
+        ("odd-key", {"r": 1.0}, []),
+        ("circular", {"r": 1.0}, []),
+        ("fine", {"r": 1.0}, [{"role": "user"}]),
+    ]
+    assert "what rollout odd-key said is not passed on" in caplog.text
