@@ -17,6 +17,7 @@ MAX_NAMES = 20
 """Parameters that are listed."""
 
 TOO_DEEP = "they are nested too deeply"
+NOT_UNICODE = "they hold text that is not valid Unicode"
 SHOULD_BE = "Input should be "
 JSON_TYPES: Mapping[str, str] = {
     "string_type": "string",
@@ -76,7 +77,7 @@ def describe_validation(errors: Iterable[Mapping[str, Any]], arguments: Mapping[
             wholes.append(f"{place} is not a {'parameter' if depth == 1 else 'field'}")
         elif error["type"] == "json_invalid":
             deep = "recursion" in error["msg"]
-            wholes.append(TOO_DEEP if deep else "they hold text that is not valid Unicode")
+            wholes.append(TOO_DEEP if deep else NOT_UNICODE)
         elif error["type"] in JSON_TYPES or error["msg"].startswith(SHOULD_BE):
             demands.append(JSON_TYPES.get(error["type"]) or error["msg"].removeprefix(SHOULD_BE))
         else:

@@ -25,8 +25,10 @@ async def call_in_thread(function: Callable[..., object], arguments: Mapping[str
             answer.set_result(context.run(function, **arguments))
         except StopIteration as error:  # a future cannot carry it
             answer.set_exception(RuntimeError(f"StopIteration: {error}"))
-        except BaseException as error:  # noqa: BLE001 - handed to the waiting caller, which raises it
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - handed to the waiting caller, which raises it
             answer.set_exception(error)
+        except BaseException as error:  # noqa: BLE001 - nobody interrupts or cancels a thread: it is the function's own
+            answer.set_exception(RuntimeError(f"{type(error).__name__}: {error}"))
 
     Thread(target=work, name="benchmax-tool", daemon=True).start()
     return await asyncio.wrap_future(answer)

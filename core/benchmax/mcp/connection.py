@@ -14,7 +14,7 @@ from typing import Any
 from benchmax.envs.shared_types import RolloutFailure
 from benchmax.envs.termination import describe_error
 from benchmax.envs.tool_closing import see_through
-from benchmax.envs.tool_faults import ArgumentFault
+from benchmax.envs.tool_faults import NOT_UNICODE, TOO_DEEP, ArgumentFault
 from benchmax.mcp.process import ServerProcess, spawn_server
 from benchmax.mcp.sdk import load_sdk, make_session
 
@@ -88,6 +88,7 @@ class Connection:
 
         if not self.is_alive:
             raise await self._failure(f"is gone before the call of {tool!r}")
+        _check_can_be_sent(tool, arguments)
         try:
             async with asyncio.timeout(timeout_seconds):
                 return await self._session.call_tool(tool, dict(arguments))
@@ -201,6 +202,18 @@ async def open_http(
         streamable_http_client(url, http_client=client) as (incoming, outgoing),
     ):
         yield incoming, outgoing, None
+
+
+def _check_can_be_sent(tool: str, arguments: Mapping[str, Any]) -> None:
+    """Raise ArgumentFault for arguments that the package cannot write: it would never be heard of again."""
+    from mcp_types import CallToolRequestParams
+
+    try:
+        CallToolRequestParams(name=tool, arguments=dict(arguments)).model_dump_json()
+    except (ValueError, RecursionError) as error:  # pydantic's serialization errors are ValueErrors
+        deep = isinstance(error, RecursionError) or "depth" in str(error)
+        fault = TOO_DEEP if deep else NOT_UNICODE
+        raise ArgumentFault(f"Invalid arguments for tool {tool!r}: {fault}.") from error
 
 
 async def _list_tools(session: Any) -> list[Any]:  # Any: the package's types

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import signal
 from asyncio.subprocess import PIPE, SubprocessStreamProtocol
@@ -112,7 +113,6 @@ class ServerProcess:
 
     async def _read_messages(self, incoming: Any) -> None:  # Any: the package's stream
         from mcp.shared.message import SessionMessage
-        from mcp_types import jsonrpc_message_adapter
 
         stdout = self._process.stdout
         assert stdout is not None
@@ -126,13 +126,11 @@ class ServerProcess:
                 if not line:
                     self._silent.set()
                     break
-                try:
-                    message = jsonrpc_message_adapter.validate_json(line, by_name=False)
-                except ValueError:
-                    if line.strip() and self._is_too_much(line):
-                        break
-                    continue
-                await incoming.send(SessionMessage(message))
+                message = _read_message(line)
+                if message is not None:
+                    await incoming.send(SessionMessage(message))
+                elif line.strip() and self._is_too_much(line):
+                    break
         finally:
             incoming.close()  # whoever waits for an answer learns that there will be none
 
@@ -169,6 +167,26 @@ class ServerProcess:
         await self.exited.wait()
         await asyncio.sleep(GRACE_SECONDS)  # what it said before it went is still on its way
         incoming.close()
+
+
+def _read_message(line: bytes) -> Any:  # Any: the package's messages
+    """Return the message of a line; None where it is none.
+
+    Half a character, which servers leave where they cut a text, becomes a question mark: JSON can
+    write it, and the package reads no message that does.
+    """
+    from mcp_types import jsonrpc_message_adapter
+
+    try:
+        return jsonrpc_message_adapter.validate_json(line, by_name=False)
+    except ValueError:
+        pass
+    try:
+        value = json.loads(line.decode("utf-8", "replace"))
+        whole = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
+        return jsonrpc_message_adapter.validate_json(whole, by_name=False)
+    except (ValueError, RecursionError):
+        return None
 
 
 async def _wait(event: asyncio.Event, seconds: float) -> bool:

@@ -75,6 +75,11 @@ class McpServer:
             object.__setattr__(self, "command", tuple(shlex.split(self.command)))
         if bool(self.command) == bool(self.url):
             raise ValueError("an McpServer has either a command or a url")
+        _check_texts("command", self.command)
+        _check_texts("env", [*self.env, *self.env.values()] if isinstance(self.env, Mapping) else None)
+        _check_texts("headers", [*self.headers.values()] if isinstance(self.headers, Mapping) else None)
+        _check_texts("pass_env", self.pass_env)
+        _check_texts("url, name, token_env and prefix", [self.url, self.name, self.token_env, self.prefix])
         if self.url and urlsplit(self.url).scheme not in ("http", "https"):
             raise ValueError(f"url must begin with http:// or https://, not {self.url!r}")
         if self.scope not in ("rollout", "shared"):
@@ -173,6 +178,17 @@ class McpServer:
                 f"MCP server {self.name!r}: the environment variable {self.token_env} is not set",
             )
         return token
+
+
+def _check_texts(what: str, values: object) -> None:
+    """Raise TypeError unless these are texts, ValueError when one has a NUL, which no program can be given."""
+    if isinstance(values, str) or not isinstance(values, Sequence):
+        raise TypeError(f"{what} must hold texts, not {values!r}")
+    for value in values:
+        if not isinstance(value, str):
+            raise TypeError(f"{what} must hold texts, not {value!r}")
+        if "\0" in value:
+            raise ValueError(f"{what} must not hold a NUL: {value!r}")
 
 
 @dataclass(frozen=True)

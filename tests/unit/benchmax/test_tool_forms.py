@@ -254,6 +254,15 @@ async def test_a_function_in_a_thread_gets_its_arguments() -> None:
     assert await call_in_thread(lambda a, b: a - b, {"b": 1, "a": 5}) == 4
 
 
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, asyncio.CancelledError, GeneratorExit, BaseException])
+async def test_no_function_in_a_thread_interrupts_or_cancels_its_caller(kind: type[BaseException]) -> None:
+    def raise_it() -> None:
+        raise kind("from the model's code")
+
+    told = await call_function_tool(raise_it, {}, in_thread=True)
+    assert told == f"Error: RuntimeError: {kind.__name__}: from the model's code"
+
+
 def test_a_link_that_leads_out_of_the_folder_is_refused(tmp_path: Any) -> None:
     inside = tmp_path / "data"
     inside.mkdir()

@@ -34,6 +34,7 @@ TOOLS = [
     {"name": "refuse", "inputSchema": schema()},
     {"name": "picture", "inputSchema": schema()},
     {"name": "structured", "inputSchema": schema()},
+    {"name": "half", "inputSchema": schema()},
     {"name": "odd", "inputSchema": schema()},
     {"name": "flood", "inputSchema": schema(megabytes={"type": "integer"})},
     {"name": "hang", "inputSchema": schema()},
@@ -71,6 +72,8 @@ def call(name, arguments):
         return text("x" * (arguments["megabytes"] << 20))
     if name == "structured":
         return {"content": [], "structuredContent": {"degrees": 21}}
+    if name == "half":
+        return text("cut here: \ud83d")
     if name == "odd":
         return {"content": "not a list"}
     if name == "exit":

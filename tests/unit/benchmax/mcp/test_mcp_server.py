@@ -27,6 +27,7 @@ from benchmax.envs import (
     StaticBearerAuth,
     ToolSource,
 )
+from benchmax.envs.tool_faults import ArgumentFault
 from benchmax.mcp import McpServer
 from benchmax.mcp.results import make_names, make_parameters
 from benchmax.testing import ChatServer, function_call
@@ -478,3 +479,39 @@ def test_a_servers_schema_loses_what_only_validators_read() -> None:
         "properties": {"a": {}},
     }
     assert make_parameters(None) == {"type": "object", "properties": {}}
+
+
+async def test_half_a_character_that_a_server_writes_is_a_question_mark():
+    async with opened(plain(call_timeout_seconds=20)) as call:
+        assert await call("half") == "cut here: ?"
+
+
+async def test_arguments_that_cannot_be_sent_are_told_to_the_model_and_the_server_goes_on():
+    nested: Any = "x"
+    for _ in range(600):
+        nested = [nested]
+    async with opened(plain(call_timeout_seconds=20)) as call:
+        assert await call("files_read_it", self="\ud83d") == (
+            "Invalid arguments for tool 'files/read it': they hold text that is not valid Unicode."
+        )
+        connection = call.tools["echo"].function
+        with pytest.raises(ArgumentFault, match="'echo': they are nested too deeply"):
+            await connection(text=nested)
+        assert await call("echo", text="whole \U0001f600") == "whole \U0001f600"
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"command": 5}, "command must hold texts, not 5"),
+        ({"command": ["run", 5]}, "command must hold texts, not 5"),
+        ({"command": "run", "env": {"A": 1}}, "env must hold texts, not 1"),
+        ({"command": "run", "env": "A=1"}, "env must hold texts"),
+        ({"command": "run", "pass_env": "KEY"}, "pass_env must hold texts, not 'KEY'"),
+        ({"url": "http://h/mcp", "headers": {"X": None}}, "headers must hold texts, not None"),
+        ({"command": ["run", "a\0b"]}, "command must not hold a NUL"),
+    ],
+)
+def test_settings_that_no_program_could_be_given_are_refused_at_once(settings, words):
+    with pytest.raises((TypeError, ValueError), match=words):
+        McpServer(**settings)
