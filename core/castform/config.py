@@ -12,6 +12,7 @@ from pydantic import Field, ValidationError, model_validator
 from castform.config_faults import describe_fault, find_part_faults
 from castform.environment_section import MORE_KEYS, PART_KEYS, WORKER_KEYS, EnvironmentSection
 from castform.errors import ConfigError
+from castform.home import expand_home
 from castform.section import Section as _Section
 
 
@@ -165,7 +166,7 @@ def load_config(path: Path | None = None, assignments: Sequence[str] = (), **fla
     file = Path(id) if isinstance(id, str) and id.endswith(".toml") else None
     data = {} if path is None else _read_toml(path)
     if path is None and file is not None:
-        path, data = file, _read_toml(file.expanduser())
+        path, data = file, _read_toml(expand_home(file))
         section = data.get("environment")
         if isinstance(section, dict) and section.get("id"):
             file, flags = None, {**flags, "environment__id": None}  # a run's config with an id of its own
@@ -224,7 +225,7 @@ def _make_config(data: dict[str, Any], faults: list[str], path: Path | None) -> 
     """Validate. A composed environment's paths start at the file, unless it says otherwise."""
     section = data.get("environment")
     if path is not None and isinstance(section, dict) and any(section.get(key) for key in PART_KEYS):
-        section.setdefault("base_dir", str(path.expanduser().absolute().parent))
+        section.setdefault("base_dir", str(expand_home(path).absolute().parent))
     try:
         config = RunConfig.model_validate(data)
     except ValidationError as error:
@@ -260,7 +261,7 @@ def parse_value(text: str) -> Any:
     """Read a command-line value as TOML; what is not TOML is the string itself."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         return text
 
 
@@ -271,7 +272,7 @@ def _read_toml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"cannot read the config {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is not UTF-8 text: {error}") from error
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # of a number of 5000 digits, of 500 brackets
         raise ConfigError(f"{path} is not valid TOML: {error}") from error
 
 

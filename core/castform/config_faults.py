@@ -70,6 +70,8 @@ def find_part_faults(data: Mapping[str, Any], wrong: Sequence[Sequence[Any]], pa
     section = data.get("environment")
     if not isinstance(section, dict) or section.get("id") or not any(section.get(key) for key in PART_KEYS):
         return []
+    if section.get("mix"):  # of whole environments, not of parts
+        return []
     dropped: dict[Any, set[int]] = {}
     for loc in wrong:
         if loc[0] == "environment" and len(loc) > 1:

@@ -137,15 +137,18 @@ class EnvironmentSection(Section):
             raise ValueError(
                 f"environment has the id {self.id!r} and {' and '.join(parts)}: give an id, or parts"
             )
-        for name in MORE_KEYS if self.id else ():
-            if getattr(self, name) != type(self).model_fields[name].default:
-                raise ValueError(
-                    f"environment.{name} is for an environment that is made of parts; {self.id!r} takes arguments, "
-                    "under environment.args"
-                )
+        given = [name for name in MORE_KEYS if getattr(self, name) != type(self).model_fields[name].default]
+        if self.id and given:
+            raise ValueError(
+                f"environment.{given[0]} is for an environment that is made of parts; {self.id!r} takes arguments, "
+                "under environment.args"
+            )
         if parts and self.args:
             raise ValueError("environment.args are for an id; a part has args of its own")
         if self.mix and len(parts) > 1:
             others = " and ".join(name for name in parts if name != "mix")
             raise ValueError(f"environment has a mix and {others}: compose in a TOML of its own and mix that")
+        own = [name for name in given if name != "summary"]
+        if self.mix and own:
+            raise ValueError(f"environment.{own[0]} is not for a mix: each environment in it has its own")
         return self

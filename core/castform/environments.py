@@ -10,6 +10,7 @@ from typing import Any
 from benchmax.envs import Dataset, Environment, Example
 from castform.environment_section import EnvironmentSection
 from castform.errors import CastformError, UsageError
+from castform.home import expand_home
 from castform.plugins.environments import LoadedEnvironment, load_environment
 from castform.rollouts import Split
 from castform.workers.limits import WorkerLimits
@@ -44,7 +45,7 @@ def load_configured(section: EnvironmentSection) -> LoadedEnvironment:
     if section.id.endswith(".toml"):  # the run's weights decide which of its components are metrics
         from castform.compose.load import load_composed
 
-        return load_composed(Path(section.id).expanduser(), section.args, weights=section.weights)
+        return load_composed(expand_home(section.id), section.args, weights=section.weights)
     return load_environment(section.id, section.args, workers=section.workers, limits=limits)
 
 

@@ -14,3 +14,11 @@ def castform_home() -> Path:
 def models_folder() -> Path:
     """Return the folder of pulled models, one folder a model."""
     return castform_home() / "models"
+
+
+def expand_home(path: str | Path) -> Path:
+    """Return a path with `~` spelled out; as it is, like a shell, where nobody has that name."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        return Path(path)

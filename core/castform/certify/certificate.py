@@ -22,6 +22,7 @@ from castform.certify.certificates import (
 )
 from castform.certify.certification import Certification
 from castform.errors import RunFailedError, UsageError
+from castform.home import expand_home
 from castform.plugins.environment_files import is_path, split_class
 
 DIGEST_CHARACTERS = 8
@@ -69,7 +70,7 @@ def certificate_path(found: Certification) -> Path:
     digest = _digest(found.arguments) if found.arguments else ""
     if not is_path(found.id):
         return certificates_folder() / certificate_name(found.id, digest)
-    file = Path(split_class(found.id)[0]).expanduser().resolve()
+    file = expand_home(split_class(found.id)[0]).resolve()
     place = hashlib.sha256(str(file).encode()).hexdigest()[: 2 * DIGEST_CHARACTERS]
     name = found.pin.id.partition(":")[2]
     return certificates_folder() / certificate_name(f"file/{file.stem}-{name}-{place}", digest)

@@ -10,6 +10,7 @@ from castform.cli.environment_pin import describe_pin
 from castform.cli.output import print_fields, print_json, print_note, print_text
 from castform.cli.rescore_tables import print_result, some
 from castform.errors import RunFailedError, UsageError
+from castform.home import expand_home
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -31,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--env",
         metavar="ID",
-        help="another environment, or a path to one Python file; default: the run's own",
+        help="another environment: an id, a Python file or a TOML file; default: the run's own",
     )
     parser.add_argument(
         "-a",
@@ -110,13 +111,12 @@ def _choose_environment(config: RunConfig, id: str | None, given: Mapping[str, A
 
 
 def _load(config: RunConfig) -> LoadedEnvironment:
-    from pathlib import Path
 
     from castform.environments import load_configured
     from castform.plugins.environment_files import is_path, split_class
 
     id = config.environment.id
-    if is_path(id) and not Path(split_class(id)[0]).expanduser().exists():
+    if is_path(id) and not expand_home(split_class(id)[0]).exists():
         raise UsageError(
             f"the environment's file {id} does not exist",
             hint="a relative path starts at the present folder; --env names the file as it is now",

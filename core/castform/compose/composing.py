@@ -23,6 +23,7 @@ from castform.compose.rows import DEFAULT_HELD_OUT, Row, hold_out, number_rows, 
 from castform.compose.settings import DatasetPart, Part, RewardPart, RubricPart, ToolPart
 from castform.compose.template import PromptTemplate, parse_prompt
 from castform.compose.terms import RewardTerm, RubricTerm, Term, read_signature
+from castform.home import expand_home
 from castform.plugins.names import normalize_name, quote_names, suggest_names
 from castform.plugins.plugin import Plugin
 from castform.plugins.registry import Registry
@@ -138,7 +139,7 @@ class Composing:
         return Source(name=used.id, maker=maker, folder=self.finder.source_folder(DatasetSpec, part))
 
     def _read_file(self, part: DatasetPart) -> Source | None:
-        path = self.base_dir / Path(part.path).expanduser()
+        path = self.base_dir / expand_home(part.path)
         if path.suffix.lower() not in (".jsonl", ".ndjson"):
             self.faults.add(part.at, f"{part.path} is not a JSONL file (.jsonl), one JSON object a line")
             return None
@@ -146,10 +147,9 @@ class Composing:
         for fault in faults:
             self.faults.add(part.at, fault)
         self.all_read = self.all_read and not faults
-        if path.is_file():
-            self.data_files[part.path] = hashlib.sha256(path.read_bytes()).hexdigest()
         if not rows:
             return None
+        self.data_files[part.path] = hashlib.sha256(path.read_bytes()).hexdigest()
         self._add_data(part.path, f"{len(rows)} rows")
         return Source(name=part.path, rows=tuple(rows))
 

@@ -92,6 +92,10 @@ class PartFinder:
             made, _ = call_factory(plugin, spec, part.args)
             return made, self._describe(plugin, spec)
         except CastformError as error:
+            refused = error.cause if isinstance(error, PluginFailure) and plugin.name == CORE else None
+            if isinstance(refused, (TypeError, ValueError)):  # castform's own parts refuse nothing but args
+                self.faults.add(at, f"{plugin.name}/{spec.name}: {refused}")
+                return None
             self.faults.add_error(at, error)
             return None
 

@@ -39,10 +39,13 @@ class Row:
 def read_jsonl(path: Path, shown: str) -> tuple[list[Row], list[str]]:
     """Return the rows of a file and what is wrong with it. `shown` names it in messages."""
     try:
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            # a pipe would be waited for, and a device never end
+            return [], [f"the file {shown} cannot be read: it is a pipe or a device"]
         text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         return [], [f"the file {shown} does not exist; a relative path starts at {path.parent}"]
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:  # a name with a NUL in it, text that is not UTF-8
         reason = getattr(error, "strerror", None) or error
         return [], [f"the file {shown} cannot be read: {reason}"]
     rows: list[Row] = []

@@ -11,6 +11,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
 from castform.errors import UsageError
+from castform.home import expand_home
 
 _BUILT = {"__pycache__", "build", "dist", "node_modules"}
 _FORMS = "give a requirement (castform-env-x, castform-env-x==1.2), a wheel, or a plugin's folder"
@@ -36,7 +37,7 @@ class Requested:
 
 def read_requested(text: str) -> Requested:
     """Take what was asked for apart. Raises UsageError for what is no requirement, wheel or folder."""
-    path = Path(text).expanduser()
+    path = expand_home(text)
     if text.strip() and path.is_dir():
         return _read_folder(text, path.resolve())
     if text.endswith((".whl", ".tar.gz")) and "@" not in text:

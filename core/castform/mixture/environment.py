@@ -48,7 +48,10 @@ class MixedEnvironment(Environment[Any, RolloutAttempt]):
     handed on as they are, so an environment sees what it would see alone.
     """
 
-    def __init__(self, parts: Sequence[MixedPart], base_dir: Path) -> None:
+    def __init__(
+        self, parts: Sequence[MixedPart], base_dir: Path, weights: Mapping[str, float] | None = None
+    ) -> None:
+        """`weights` are of components by their names in the mixture, and win."""
         self.parts = {part.name: part for part in parts}
         self.base_dir = base_dir
         """What stands for each environment's own folder when it is asked for datasets."""
@@ -60,7 +63,7 @@ class MixedEnvironment(Environment[Any, RolloutAttempt]):
             f"{part.name}{COMPONENT_SEPARATOR}{component}": weight
             for part in parts
             for component, weight in {**part.loaded.environment.reward_weights, **part.weights}.items()
-        }
+        } | dict(weights or {})
 
     @property
     def requires_public_model_endpoint(self) -> bool:

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from castform.compose.faults import Faults
 from castform.compose.parts import UsedPart
+from castform.config import read_environment_file
 from castform.errors import CastformError
-from castform.mixture.environment import MixedEnvironment, MixedPart
+from castform.home import expand_home
+from castform.mixture.environment import COMPONENT_SEPARATOR, MixedEnvironment, MixedPart
 from castform.mixture.settings import MixPart
 from castform.plugins.arguments import summarize_environment
 from castform.plugins.environment_files import is_path, split_class
@@ -41,6 +43,9 @@ def load_mixture(
     faults = Faults()
     names = _choose_names(section.mix, faults)
     _check_shares(section.mix, faults)
+    _check_weights(section.weights, names, faults)
+    if _check_circles(section.mix, faults):
+        faults.raise_if_any(where)  # before anything is loaded, which would have no end
     parts = []
     for own, part in zip(names, section.mix, strict=True):
         try:
@@ -53,8 +58,8 @@ def load_mixture(
     name = Path(id).name or " + ".join(names)
     return LoadedEnvironment(
         id=id or name,
-        environment=MixedEnvironment(parts, Path(section.base_dir)),
-        pin=_make_pin(name, parts),
+        environment=MixedEnvironment(parts, Path(section.base_dir), section.weights),
+        pin=_make_pin(name, parts, section.weights),
         base_dir=Path(section.base_dir),
         summary=section.summary,
         parts=tuple(_describe(part) for part in parts),
@@ -100,7 +105,40 @@ def _check_shares(parts: Sequence[MixPart], faults: Faults) -> None:
         )
 
 
-def _make_pin(id: str, parts: Sequence[MixedPart]) -> EnvironmentPin:
+def _check_weights(weights: Mapping[str, float], names: Sequence[str], faults: Faults) -> None:
+    for component in weights:
+        if component.partition(COMPONENT_SEPARATOR)[0] not in names:
+            faults.add(
+                f'weights."{component}"',
+                "is of none of the environments; their components are called "
+                + ", ".join(f"{name}{COMPONENT_SEPARATOR}…" for name in names),
+            )
+
+
+def _check_circles(parts: Sequence[MixPart], faults: Faults) -> bool:
+    """Note every environment that is a mixture with itself in it, or leads to one; say whether there are any."""
+    circles = [(part, circle) for part in parts if (circle := _find_circle(part.id, ())) is not None]
+    for part, circle in circles:
+        faults.add(part.at or "mix", f"{part.id} mixes itself: {' > '.join(circle)}")
+    return bool(circles)
+
+
+def _find_circle(id: str, above: tuple[Path, ...]) -> list[str] | None:
+    if not id.endswith(".toml"):
+        return None
+    file = expand_home(id)
+    try:
+        path = file.resolve()
+        if path in above:
+            return [each.name for each in (*above[above.index(path) :], path)]
+        inside = read_environment_file(file, {}).mix
+    except (CastformError, OSError, RuntimeError, ValueError):
+        return None  # loading it says what is wrong
+    found = (_find_circle(part.id, (*above, path)) for part in inside)
+    return next((circle for circle in found if circle is not None), None)
+
+
+def _make_pin(id: str, parts: Sequence[MixedPart], weights: Mapping[str, float]) -> EnvironmentPin:
     """Return a pin over the pins of all environments, their names, shares and weights."""
     pins = {part.name: part.loaded.pin for part in parts}
     told = [
@@ -117,7 +155,7 @@ def _make_pin(id: str, parts: Sequence[MixedPart]) -> EnvironmentPin:
         distribution="",
         version="",
         content_sha256=combine_hashes({name: _digest(pin) for name, pin in pins.items()}),
-        args={"mix": told},
+        args={"mix": told, **({"weights": dict(weights)} if weights else {})},
         details=PinDetails(
             files={
                 f"{name}: {file}": mark

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from castform.config import read_environment_file
 from castform.environment_section import EnvironmentSection
+from castform.home import expand_home
 
 
 def find_mixture(section: EnvironmentSection) -> EnvironmentSection | None:
@@ -17,5 +16,5 @@ def find_mixture(section: EnvironmentSection) -> EnvironmentSection | None:
         return section
     if not section.id.endswith(".toml"):
         return None
-    found = read_environment_file(Path(section.id).expanduser(), section.args)
+    found = read_environment_file(expand_home(section.id), section.args)
     return found if found.mix else None

@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from castform.errors import CastformError, UsageError
+from castform.home import expand_home
 from castform.plugins.failure import ContainedError, call_contained
 from castform.plugins.names import quote_names, suggest_names
 
@@ -42,7 +43,7 @@ def load_environment_class(
     CastformError when the file itself raises.
     """
     text, wanted = split_class(id)
-    path = Path(text).expanduser()
+    path = expand_home(text)
     if path.suffix != ".py":
         raise UsageError(
             f"{text} is not a Python file",

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from castform.errors import CastformError
+from castform.home import expand_home
 from castform.plugins.environment_files import is_path, load_environment_class
 from castform.plugins.failure import ContainedError, PluginFailure, call_contained
 from castform.plugins.loader import load_registry
@@ -78,7 +79,7 @@ def load_environment(
     if id.endswith(".toml"):
         from castform.compose.load import load_composed
 
-        return load_composed(Path(id).expanduser(), args, registry=registry)
+        return load_composed(expand_home(id), args, registry=registry)
     if is_path(id):
         return _load_file(id, dict(args or {}))
     plugins = load_registry() if registry is None else registry

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -287,3 +288,41 @@ def test_an_unset_key_of_the_judge_is_a_fault_and_a_set_one_is_read_when_it_is_a
     monkeypatch.setenv("JUDGE_KEY_OF_A_TEST", "secret-1")
     loaded = compose(tmp_path, text)
     assert "secret-1" not in repr(loaded.environment.composition) + repr(loaded.pin.as_dict())
+
+
+def test_a_dataset_that_is_no_readable_file_is_a_fault_and_nothing_waits_for_it(tmp_path):
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    (tmp_path / "device.jsonl").symlink_to("/dev/zero")
+    rewards = 'prompt = "{question}"\nrewards = ["castform/answer"]'
+    for name, fault in (
+        ("pipe.jsonl", "the file pipe.jsonl cannot be read: it is a pipe or a device"),
+        ("device.jsonl", "the file device.jsonl cannot be read: it is a pipe or a device"),
+        ("a\\u0000b.jsonl", "the file a\0b.jsonl cannot be read: embedded null byte"),
+        ("~nobody-here/x.jsonl", "the file ~nobody-here/x.jsonl does not exist; a relative path starts at "),
+        ("a" * 300 + ".jsonl", f"the file {'a' * 300}.jsonl cannot be read: File name too long"),
+    ):
+        (found,) = faults_of(tmp_path, f'[environment]\ndataset = "{name}"\n{rewards}')
+        assert found.startswith(f"environment.dataset: {fault}")
+
+
+@pytest.mark.parametrize("value", ["[" * 5000 + "]" * 5000, "9" * 5000])
+def test_a_toml_that_python_cannot_hold_is_not_valid(tmp_path, value):
+    with pytest.raises(ConfigError, match=r"mix\.toml is not valid TOML: "):
+        compose(tmp_path, f"[environment]\nheld_out = {value}")
+
+
+@pytest.mark.parametrize(
+    ("args", "fault"),
+    [
+        ("", "an McpServer has either a command or a url"),
+        ("command = 5", "command must hold texts, not 5"),
+        ('command = ["run", "a\\u0000b"]', r"command must not hold a NUL: 'a\x00b'"),
+        ('command = "run", env = { A = 1 }', "env must hold texts, not 1"),
+        ('command = "run", start_timeout_seconds = nan', "start_timeout_seconds must be a positive number"),
+    ],
+)
+def test_wrong_arguments_of_an_mcp_server_are_the_users_fault_not_the_plugins(tmp_path, args, fault):
+    pytest.importorskip("mcp")
+    tools = f'tools = [{{ id = "castform/mcp", args = {{ {args} }} }}]'
+    (found,) = faults_of(tmp_path, f'[environment]\n{ROWS}\nrewards = ["castform/answer"]\n{tools}')
+    assert found.startswith(f"environment.tools[0]: castform/mcp: {fault}")

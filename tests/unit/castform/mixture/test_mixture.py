@@ -289,3 +289,52 @@ def test_shares_of_three_are_kept_to_within_one():
     for weights in itertools.permutations([1.0, 2.0, 5.0]):
         order = [chosen for chosen, _ in interleave([80, 80, 80], list(weights), limit=40)]
         assert [order.count(place) for place in range(3)] == [int(w * 5) for w in weights]
+
+
+def test_a_mixture_that_leads_back_to_itself_is_told_before_anything_is_loaded(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    one = write(tmp_path, '[environment.mix]\n"two.toml" = 1\n"arith/add" = 1\n', "one.toml")
+    write(tmp_path, '[[environment.mix]]\nid = "one.toml"\nworkers = 1\n', "two.toml")
+    with pytest.raises(ConfigError) as caught:
+        load_configured(load_config(one).environment)
+    assert str(caught.value).splitlines()[1:] == [
+        '  environment.mix."two.toml": two.toml mixes itself: two.toml > one.toml > two.toml'
+    ]
+
+
+def test_weights_of_a_mixture_in_a_file_are_in_force_and_in_its_pin(tmp_path):
+    text = MIX.replace(
+        'summary = "Sums and facts"', 'weights = { "arith/format" = 0.5, "lookup/exact" = 2.0 }'
+    )
+    id = str(write(tmp_path, text))
+    loaded = load_configured(load_config(environment__id=id).environment)
+    assert loaded.environment.reward_weights["arith/format"] == 0.5
+    assert loaded.environment.reward_weights["lookup/exact"] == 2.0
+    plain = load(tmp_path, MIX)
+    assert plain.environment.reward_weights["arith/format"] == 0.0
+    assert loaded.pin.args["weights"] == {"arith/format": 0.5, "lookup/exact": 2.0}
+    assert "weights" not in plain.pin.args
+
+
+@pytest.mark.parametrize(
+    ("line", "fault"),
+    [
+        ("max_turns = 3", "environment.max_turns is not for a mix: each environment in it has its own"),
+        (
+            "weights = { format = 1.0 }",
+            'environment.weights."format": is of none of the environments; their components are called arith/…, lookup/…',
+        ),
+    ],
+)
+def test_what_only_a_composed_environment_has_is_refused_for_a_mixture(tmp_path, line, fault):
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, MIX.replace('summary = "Sums and facts"', line))
+    assert [each.strip() for each in str(caught.value).splitlines()[1:]] == [fault]
+
+
+def test_a_fault_in_a_mix_is_told_without_words_about_parts(tmp_path):
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, "[[environment.mix]]\nweight = 1\n")
+    assert [each.strip() for each in str(caught.value).splitlines()[1:]] == [
+        "environment.mix[0].id: is required"
+    ]
