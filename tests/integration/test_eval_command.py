@@ -231,7 +231,7 @@ def test_validate_passes_a_sound_environment(place, serve):
     )
     assert code == 0, out + err
     assert "can be trained on with scripted" in out
-    assert "the right answer was written <answer> tags" in out
+    assert "form of the right answer: <answer> tags" in out
     assert "scored again: 32 transcripts, 0 differ" in out
     _, out, _ = castform(place, "runs", "list", "--json")
     assert [(r["kind"], r["status"]) for r in json.loads(out)] == [("validate", "finished")]

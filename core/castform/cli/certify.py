@@ -27,19 +27,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "environment",
         nargs="+",
-        help="environment ids or paths to Python files; plugin/* is each of a plugin's, and so is a plugin "
+        help="ids, Python files or TOML files that compose one; plugin/* is each of a plugin's, and so is a plugin "
         "with several and no default one",
     )
     parser.add_argument(
         "--jobs", type=_positive, metavar="N", help="of several environments, so many at once (the cores)"
-    )
-    parser.add_argument(
-        "-a",
-        "--arg",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="an argument of the environment",
     )
     parser.add_argument("--examples", type=_positive, metavar="N", help="first N examples of the split (24)")
     parser.add_argument("--split", choices=("train", "eval"), default="train", help="default: train")
@@ -70,7 +62,6 @@ def run(args: argparse.Namespace) -> int:
     import asyncio
 
     from castform.cli.certify_many import certify_many, expand_ids
-    from castform.cli.env_show import parse_arguments
     from castform.cli.measured_run import settle
 
     check_model_arguments(args)
@@ -80,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
     ids = expand_ids(args.environment)
     args.environment = ids[0]
     config = read_config(args, sampling__temperature=args.temperature)
-    arguments = {**config.environment.args, **parse_arguments(args.arg)}
+    arguments = dict(config.environment.args)
     if len(ids) > 1:
         options = make_options(args, config, accepted)
         return certify_many(
@@ -302,6 +293,8 @@ def print_certification(found: Certification) -> None:
         again = found.reproduce(finding)
         if again is not None and finding.level in ("fault", "warning"):
             print_text(f"    {again}")
+    if any(finding.code == "no_time" for finding in found.findings):
+        print_note("hint: --max-seconds gives it more time, --examples less to do")
     if found.findings:
         print_text()
 

@@ -43,21 +43,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(
         dest="action", required=True, metavar="|".join(("list", "show", *LATE)), prog=parser.prog
     )
-    listing = commands.add_parser("list", help="list plugins, or the environments of one")
-    listing.add_argument("plugin", nargs="?", help="load this plugin and list its environments")
+    listing = _add_action(commands, "list", "list plugins, or the environments and parts of one")
+    listing.add_argument("plugin", nargs="?", help="load this plugin and list its environments and parts")
     listing.add_argument("--json", action="store_true", help="JSON on stdout")
-    show = commands.add_parser("show", help="show an environment's data, tools, rewards and arguments")
-    show.add_argument("id", help="plugin, plugin/environment, or a path to a Python file")
+    show = _add_action(commands, "show", "show an environment's data, tools, rewards and arguments")
+    show.add_argument(
+        "id", help="an id (plugin or plugin/environment), a Python file, or a TOML file that composes one"
+    )
     show.add_argument(
         "-a",
         "--arg",
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="an argument of the environment",
+        help="one argument of the environment, seed=2 for one; may be repeated",
     )
     show.add_argument("--json", action="store_true", help="JSON on stdout")
-    late = {name: commands.add_parser(name, help=summary) for name, (_, _, _, summary) in LATE.items()}
+    late = {name: _add_action(commands, name, summary) for name, (_, _, _, summary) in LATE.items()}
     for command in (
         listing,
         show,
@@ -72,6 +74,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         )
     for name, command in late.items():
         _add_late(command, name)
+
+
+def _add_action(commands: Any, name: str, summary: str) -> argparse.ArgumentParser:
+    """Add an action whose own --help begins with its line in the list."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name, help=summary, description=f"{summary[:1].upper()}{summary[1:]}."
+    )
+    return parser
 
 
 def _add_late(parser: argparse.ArgumentParser, action: str) -> None:

@@ -104,7 +104,8 @@ def _describe_rewards(shown: EnvironmentDescription) -> str:
         values = ", ".join(f"{name} {value:g}" for name, value in shown.seen_rewards.items())
         written = shown.gold_rendering
         answer = "an empty answer" if shown.gold is None else "the right answer"
-        parts.append(f"{values} (for {answer}{'' if written in ('', 'as given') else f', {written},'} alone)")
+        form = "" if written in ("", "as given") else f", in the form: {written}"
+        parts.append(f"{values} (for {answer} alone{form})")
     elif shown.error:
         parts.append(f"none seen: {shown.termination_reason}: {shown.error}")
     elif shown.termination_reason:

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command line."""
-    parser.add_argument("environment", help="environment id, or a path to one Python file")
+    parser.add_argument(
+        "environment",
+        help="an id, a Python file (./env.py, or ./env.py:Class), or a TOML file that composes one",
+    )
     parser.add_argument("--samples", type=int, metavar="K", help="rollouts per example (eval.samples)")
     parser.add_argument("--examples", type=int, metavar="N", help="most examples (eval.examples)")
     parser.add_argument("--split", choices=("train", "eval"), default="eval", help="default: eval")

@@ -19,7 +19,7 @@ from castform import __version__
 from castform.errors import CastformError, UsageError
 
 COMMANDS: dict[str, tuple[str, str]] = {
-    "env": ("castform.cli.env", "list environments, look at one"),
+    "env": ("castform.cli.env", "list, show, write, check, certify and install environments"),
     "plugins": ("castform.cli.plugins", "list installed plugins, find broken ones"),
     "model": ("castform.cli.model", "fetch and list model weights"),
     "validate": ("castform.cli.validate", "say whether an environment can be trained on with a model"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import pkgutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,6 +37,7 @@ def add_model_arguments(parser: argparse.ArgumentParser, *, required: bool) -> N
     parser.add_argument("--max-new-tokens", type=int, metavar="N", help="most tokens of one reply")
     parser.add_argument("--concurrency", type=int, metavar="N", help="rollouts at the same time")
     parser.add_argument("--seed", type=int, help="seed of everything random (run.seed)")
+    add_environment_arguments(parser)
     parser.add_argument("--config", type=Path, metavar="FILE", help="TOML file with settings")
     parser.add_argument(
         "--set",
@@ -44,9 +45,32 @@ def add_model_arguments(parser: argparse.ArgumentParser, *, required: bool) -> N
         default=[],
         metavar="SECTION.KEY=VALUE",
         dest="assignments",
-        help="one setting, environment.args.seed=2 for one; may be repeated",
+        help="one setting, rl.group_size=4 for one; `castform train --settings` lists them; may be repeated",
     )
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
+
+
+def add_environment_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare -a, which a settings' file and --set may say too (`environment.args`)."""
+    parser.add_argument(
+        "-a",
+        "--arg",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="one argument of the environment, seed=2 for one; may be repeated",
+    )
+
+
+def apply_arguments(config: RunConfig, words: Sequence[str]) -> RunConfig:
+    """Return the settings with the NAME=VALUE words of -a; they win. UsageError for another word."""
+    if not words:
+        return config
+    from castform.cli.env_show import parse_arguments
+    from castform.config import replace_keys
+
+    environment = replace_keys(config.environment, parse_arguments(words))
+    return config.model_copy(update={"environment": environment})
 
 
 def check_model_arguments(args: argparse.Namespace) -> None:
@@ -72,7 +96,7 @@ def read_config(args: argparse.Namespace, **flags: Any) -> RunConfig:  # flags: 
     """Read the settings that the options of `add_model_arguments` and further `flags` mean."""
     from castform.config import load_config
 
-    return load_config(
+    config = load_config(
         args.config,
         args.assignments,
         environment__id=args.environment,
@@ -82,6 +106,7 @@ def read_config(args: argparse.Namespace, **flags: Any) -> RunConfig:  # flags: 
         rl__max_concurrent_rollouts=args.concurrency,
         **flags,
     )
+    return apply_arguments(config, args.arg)
 
 
 @asynccontextmanager

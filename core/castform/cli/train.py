@@ -9,6 +9,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from castform.cli.model_choice import add_environment_arguments, apply_arguments
 from castform.cli.output import print_json, print_note, print_table, print_text
 from castform.errors import MissingError, RunFailedError, UsageError
 
@@ -26,7 +27,11 @@ _EXIT_CODES: dict[str | None, int] = {"signal": 130, "requested": 1}
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command line."""
-    parser.add_argument("environment", nargs="?", help="environment id, or a path to one Python file")
+    parser.add_argument(
+        "environment",
+        nargs="?",
+        help="an id, a Python file (./env.py, or ./env.py:Class), or a TOML file that composes one",
+    )
     parser.add_argument("-m", "--model", help="pulled name, folder or hub id")
     parser.add_argument("--steps", type=int, help="optimiser steps (run.steps)")
     parser.add_argument("--seed", type=int, help="seed of everything random (run.seed)")
@@ -37,6 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="processes for the environment; 0: none (environment.workers)",
     )
+    add_environment_arguments(parser)
     parser.add_argument("--config", type=Path, metavar="FILE", help="TOML file with settings")
     parser.add_argument(
         "--set",
@@ -77,6 +83,7 @@ def run(args: argparse.Namespace) -> int:
         run__seed=args.seed,
         run__max_seconds=args.max_seconds,
     )
+    config = apply_arguments(config, args.arg)
     return _dry_run(config, as_json=args.json) if args.dry_run else _train(config, args)
 
 
@@ -142,6 +149,7 @@ def _resume(args: argparse.Namespace) -> int:
             ("--model", args.model),
             ("--seed", args.seed),
             ("--config", args.config),
+            ("--arg", args.arg),
             ("--set", args.assignments),
         )
         if value not in (None, [])

@@ -24,7 +24,10 @@ MARKS = {"fault": "FAULT", "warning": "warning", "note": "note", "unchecked": "n
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command line."""
-    parser.add_argument("environment", help="environment id, or a path to one Python file")
+    parser.add_argument(
+        "environment",
+        help="an id, a Python file (./env.py, or ./env.py:Class), or a TOML file that composes one",
+    )
     parser.add_argument(
         "--samples", type=_positive, default=DEFAULT_SAMPLES, metavar="K", help="rollouts per example (4)"
     )
@@ -155,9 +158,7 @@ def print_probes(probes: ProbeReport) -> None:
         ["ANSWER", "SCORE", "OF THE RIGHT ONE", "PAID IN FULL", "COMPONENTS", "NOT SCORED"],
         [_probe_row(outcome) for outcome in outcomes],
     )
-    print_text(
-        f"the right answer was written {probes.rendering}" if probes.gold else "no right answers given"
-    )
+    print_text(f"form of the right answer: {probes.rendering}" if probes.gold else "no right answers given")
     print_text()
 
 

@@ -41,11 +41,20 @@ class PluginFailure(CastformError):  # noqa: N818  (design: it is data as often 
         self.cause = cause
         super().__init__(
             f"plugin {name!r} from {distribution} failed at {stage}: {describe_cause(cause)}",
-            hint=hint
-            or f"`castform plugins --check` looks at every plugin; ask the author of {distribution}",
+            hint=hint or _suggest_way_out(distribution, cause),
         )
         if isinstance(cause, BaseException):
             self.__cause__ = cause
+
+
+def _suggest_way_out(distribution: str, cause: BaseException | str) -> str:
+    if isinstance(cause, ModuleNotFoundError) and cause.name:
+        return (
+            f"`pip install {distribution}` brings what it requires, "
+            f"`castform env install {distribution} --isolated` beside nothing else; "
+            f"where {cause.name!r} is not among that, ask the author of {distribution}"
+        )
+    return f"`castform plugins --check` looks at every plugin; ask the author of {distribution}"
 
 
 class ContainedError(Exception):

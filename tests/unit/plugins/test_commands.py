@@ -222,4 +222,4 @@ def test_env_show_of_a_file_shows_its_first_line_and_what_the_right_answer_earns
     done = castform("env", "show", str(tmp_path / "spell.py"))
     assert done.returncode == 0, done.stderr
     assert "Spell words." in done.stdout
-    assert "right 1, nice 0.5 (for the right answer, <answer> tags, alone)" in done.stdout
+    assert "right 1, nice 0.5 (for the right answer alone, in the form: <answer> tags)" in done.stdout

@@ -61,6 +61,7 @@ def test_three_wrong_settings_are_three_faults_in_one_error(tmp_path, model, cap
         (["ENV", "-m", "MODEL", "--set", "engine.name=warp"], 2, "no engine called"),
         (["nowhere.py", "-m", "MODEL"], 2, "nowhere.py"),
         (["--resume", "abc", "--seed", "3"], 2, "does not take --seed"),
+        (["--resume", "abc", "-a", "seed=3"], 2, "does not take --arg"),
         (["--resume", "abc"], 2, "abc"),
         (["ENV", "-m", "MODEL", "--output", "MODEL"], 2, "exists already"),
     ],
