@@ -55,6 +55,8 @@ def read_requested(text: str) -> Requested:
             f"{text!r} is a repository, which has no hash to lock",
             hint="clone it and give its folder",
         )
+    if canonicalize_name(requirement.name) == "castform":
+        raise UsageError(f"{text!r} is castform itself, which every environment has", hint=_FORMS)
     return Requested(text=text, distribution=canonicalize_name(requirement.name))
 
 

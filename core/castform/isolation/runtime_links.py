@@ -10,17 +10,25 @@ import importlib
 import os
 from pathlib import Path
 
-from castform.errors import MissingError
+from castform.errors import MissingError, UsageError
 from castform.isolation.store import isolated_folder
 
 PACKAGES = ("benchmax", "castform")
 
 
 def link_runtime() -> Path:
-    """Return a folder with links to the running `benchmax` and `castform` and nothing else."""
+    """Return a folder with links to the running `benchmax` and `castform` and nothing else.
+
+    UsageError when its path cannot be in a list of paths.
+    """
     places = {name: _package_folder(name) for name in PACKAGES}
     digest = hashlib.sha256("\n".join(map(str, places.values())).encode()).hexdigest()[:16]
     folder = Path(isolated_folder()) / "runtime" / digest
+    if os.pathsep in str(folder):
+        raise UsageError(
+            f"{folder} has a {os.pathsep!r} in it, so no Python finds anything there",
+            hint="set CASTFORM_HOME to another folder for isolated plugins",
+        )
     folder.mkdir(parents=True, exist_ok=True)
     for name, place in places.items():
         link = folder / name

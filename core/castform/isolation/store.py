@@ -24,6 +24,7 @@ FOLDER = "isolated"
 READY = "castform-isolated.json"
 """Written last into a virtual environment: one without it does not count."""
 LOCK_FILE = "castform-lock.txt"
+_NO_TEXTS = ("requirements", "packages", "plugins")
 
 
 class IsolatedRecord(NamedTuple):  # not a dataclass: listing reads one for each plugin
@@ -181,8 +182,26 @@ def _read(path: str, place: str) -> IsolatedRecord | None:
             data = json.loads(file.read())
         if data.pop("format") != FORMAT:
             return None
-        data["folder"] = f"{place}/{data['folder']}"
         data["requirements"] = tuple(data["requirements"])
-        return IsolatedRecord(**data)
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        record = IsolatedRecord(**data)
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
+    return record._replace(folder=f"{place}/{record.folder}") if _is_whole(record) else None
+
+
+def _is_whole(record: IsolatedRecord) -> bool:
+    """Say whether everything is of its kind: what reads a record relies on it, in every command."""
+    plugins = record.plugins
+    texts = [value for key, value in record._asdict().items() if key not in _NO_TEXTS]
+    if not all(isinstance(text, str) for text in (*texts, *record.requirements)):
+        return False
+    return isinstance(plugins, dict) and all(_is_plugin(plugin) for plugin in plugins.values())
+
+
+def _is_plugin(plugin: object) -> bool:
+    return (
+        isinstance(plugin, dict)
+        and isinstance(plugin.get("module"), str)
+        and isinstance(plugin.get("registers"), dict)
+        and isinstance(plugin["registers"].get("environment"), list)
+    )

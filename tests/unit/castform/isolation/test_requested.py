@@ -56,6 +56,7 @@ def test_a_folder_changes_with_its_files_and_not_with_what_was_built(tmp_path):
         ("./nowhere", "does not exist"),
         ("nowhere-1-py3-none-any.whl", "does not exist"),
         ("castform-env-x @ git+https://example.org/x", "is a repository, which has no hash"),
+        ("Castform>=0.1", "is castform itself"),
     ],
 )
 def test_what_is_no_request_is_refused(text, message, tmp_path, monkeypatch):

@@ -56,6 +56,26 @@ def test_a_record_that_cannot_be_read_hides_no_other(home, text):
     assert read_record("castform-env-broken") is None
 
 
+WRONG = [
+    *({"distribution": wrong} for wrong in (None, 5, [], {})),
+    {"metadata": 5},
+    {"requirements": [5]},
+    *({"plugins": wrong} for wrong in (None, "x", ["made-up"], {"made-up": 5}, {"made-up": {"module": "m"}})),
+    {"plugins": {"made-up": {"module": "m", "registers": {"environment": None}}}},
+]
+
+
+@pytest.mark.parametrize("changes", WRONG, ids=str)
+def test_a_record_with_a_value_of_another_kind_hides_no_other(home, changes):
+    write_record(make_record(home))
+    write_record(make_record(home, "broken"))
+    path = home / "isolated" / "castform-env-broken.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+    assert [entry.name for entry in list_isolated()] == ["made-up"]
+    path.write_text("[" * 100_000)
+    assert [entry.name for entry in list_isolated()] == ["made-up"]
+
+
 def test_nothing_is_isolated_inside_an_isolated_environment(home, monkeypatch):
     record = make_usable(make_record(home))
     write_record(record)
@@ -181,6 +201,15 @@ def test_a_home_that_cannot_be_written_is_told(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("CASTFORM_HOME", str(tmp_path / "file"))
     assert main(["env", "install", "castform-env-x", "--isolated"]) == 2
     assert "set CASTFORM_HOME to a folder that you can write" in capsys.readouterr().err
+
+
+def test_a_home_that_no_list_of_paths_can_name_is_told_before_anything_is_built(
+    tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setenv("CASTFORM_HOME", str(tmp_path / "a:b"))
+    assert main(["env", "install", "castform-env-x", "--isolated"]) == 2
+    told = capsys.readouterr().err
+    assert "has a ':' in it" in told and "set CASTFORM_HOME to another folder" in told
 
 
 def test_env_remove_takes_the_plugins_name_and_suggests_a_close_one(home, capsys):
