@@ -18,6 +18,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
 
+from pydantic import TypeAdapter, ValidationError
+from pydantic.errors import PydanticUserError
+
 from benchmax.envs import RolloutFailure
 from benchmax.envs.reward_values import check_rewards
 from benchmax.envs.termination import describe_error
@@ -168,7 +171,8 @@ def read_signature(
     """Return the fields of a RewardTerm that the function's parameters decide.
 
     ValueError: a constant or a field for a parameter that the function does not have, or for
-    the completion; a parameter that cannot be given by name.
+    the completion; a constant that is not what the parameter's hint says; a parameter that cannot
+    be given by name.
     """
     try:
         first, *others = inspect.signature(function).parameters.values()
@@ -186,6 +190,7 @@ def read_signature(
                 raise ValueError(f"{what}.{name}: {name!r} is the completion, which castform gives")
             if name not in named and not rest:
                 raise ValueError(f"{what}.{name}: the function has no such parameter; it has {known}")
+    _check_constants(function, constants)
     both = sorted(set(constants) & set(fields))
     if both:
         raise ValueError(f"{both[0]!r} is in args and in fields")
@@ -200,6 +205,23 @@ def read_signature(
         "optional": {name: of for name, of in open_ones.items() if name not in must},
         "takes_rest": rest,
     }
+
+
+def _check_constants(function: Callable[..., Any], constants: Mapping[str, Any]) -> None:
+    """Raise ValueError for a constant that does not fit its hint. Hints that pydantic cannot read say nothing."""
+    hints: dict[str, Any] = {}
+    with contextlib.suppress(NameError, TypeError, AttributeError):  # names for a type checker alone
+        hints = typing.get_type_hints(function, include_extras=True)
+    for name, value in constants.items():
+        try:
+            check = TypeAdapter(hints.get(name, Any)).validate_python
+        except (PydanticUserError, TypeError, NameError):
+            continue
+        try:
+            check(value)
+        except ValidationError as error:
+            faults = dict.fromkeys(item["msg"] for item in error.errors(include_url=False))
+            raise ValueError(f"args.{name} = {value!r}: {'; or '.join(faults)}") from None
 
 
 def _reads_text(function: Callable[..., Any], first: inspect.Parameter) -> bool:

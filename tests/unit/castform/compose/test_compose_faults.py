@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from composing import ROWS, SUMS, compose, write
 
+from castform.compose.terms import read_signature
 from castform.errors import ConfigError, UsageError
 from castform.plugins import load_environment
 from castform.plugins.known import KNOWN_PLUGINS
@@ -326,3 +327,36 @@ def test_wrong_arguments_of_an_mcp_server_are_the_users_fault_not_the_plugins(tm
     tools = f'tools = [{{ id = "castform/mcp", args = {{ {args} }} }}]'
     (found,) = faults_of(tmp_path, f'[environment]\n{ROWS}\nrewards = ["castform/answer"]\n{tools}')
     assert found.startswith(f"environment.tools[0]: castform/mcp: {fault}")
+
+
+@pytest.mark.parametrize(
+    ("args", "fault"),
+    [
+        (
+            'answer_kind = "foo"',
+            "args.answer_kind = 'foo': Input should be 'number', 'expression', 'choice', ",
+        ),
+        ("ignore_articles = 5", "args.ignore_articles = 5: Input should be a valid boolean"),
+        ("options = 5", "args.options = 5: Input should be "),
+    ],
+)
+def test_arguments_of_a_reward_are_held_to_its_hints_before_anything_is_scored(tmp_path, args, fault):
+    (found,) = faults_of_rewards(tmp_path, f'rewards = [{{ id = "castform/answer", args = {{ {args} }} }}]')
+    assert found.startswith(f"environment.rewards[0]: castform/answer: {fault}")
+
+
+class Odd:
+    """A class that pydantic knows nothing of."""
+
+
+def test_arguments_that_fit_their_hints_or_have_none_that_can_be_read_are_taken():
+    def late(completion: str, bound: float = 0.0, *, kind: Nowhere = None):  # noqa: F821
+        return 0.0
+
+    def hinted(completion: str, kind: Odd, bound: float = 0.0, *, free=None):
+        return 0.0
+
+    assert read_signature(late, {"kind": 1, "bound": "x"}, {})["optional"] == {}
+    assert read_signature(hinted, {"kind": 1, "bound": 2, "free": "x"}, {})["required"] == {}
+    with pytest.raises(ValueError, match=r"args\.bound = 'x': Input should be a valid number"):
+        read_signature(hinted, {"kind": 1, "bound": "x"}, {})
