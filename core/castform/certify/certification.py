@@ -114,7 +114,7 @@ class Certification:
     def describe(self) -> str:
         """Return the conclusion as one sentence."""
         if self.options.only is not None:
-            return f"{self.options.only}: {'found again' if self.still_there else 'not found'}"
+            return f"{self.options.only}: {'found again' if self.still_there else 'nothing found'}"
         if not self.faults:
             if not self.complete:
                 return "unchecked: no answer was scored, so nothing is known of the reward"

@@ -79,7 +79,8 @@ def _print_description(shown: EnvironmentDescription) -> None:
         function = tool.get("function", {})
         print_text(f"\ntool {function.get('name')}: {function.get('description', '')}")
         print_text(f"  {json.dumps(function.get('parameters', {}), ensure_ascii=False)}")
-    print_text(f"\nfirst example ({shown.example_id})")
+    split = "eval" if shown.sizes.get("eval") else "train"
+    print_text(f"\nfirst example of {split} ({shown.example_id})")
     if shown.messages:
         for message in shown.messages:
             _print_message(message)

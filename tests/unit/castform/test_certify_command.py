@@ -116,7 +116,7 @@ def test_a_fault_exits_with_1_and_its_command_shows_it_again(place, capsys):
     sound = [word for word in words[3:] if word not in ("-a", "loose=true")]
     code, out, _ = certify(capsys, *sound)
     assert code == 0
-    assert "not found" in out
+    assert ": nothing found" in out
 
 
 @pytest.mark.parametrize(
