@@ -156,6 +156,11 @@ async def _settle(term: Term, scored: Scored, timeout_seconds: float | None) -> 
         if clock.expired():
             return RolloutFailure("verifier_timeout", f"{term.name} took longer than {timeout_seconds:g} s")
         return RolloutFailure("reward_error", f"{term.name}: {describe_error(error)}")
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        return RolloutFailure("reward_error", f"{term.name}: it cancelled itself")
     try:
         number = check_rewards({term.name: float(value) if isinstance(value, bool) else value})[term.name]
     except (TypeError, ValueError) as error:

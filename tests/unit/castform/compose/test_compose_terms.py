@@ -199,3 +199,28 @@ def test_a_truth_value_counts_as_one_or_zero_and_the_border_of_numbers_is_in():
         "b": 0.0,
         "c": 1e30,
     }
+
+
+async def cancels_itself(completion):
+    raise asyncio.CancelledError
+
+
+async def test_a_reward_that_cancels_itself_is_its_own_fault_and_cancelling_from_outside_still_works():
+    metric = term(cancels_itself, weight=0)
+    asked = scored()
+    assert await score_terms([term(lambda c: 1.0, "ok"), metric], asked, timeout_seconds=5) == {"ok": 1.0}
+    with pytest.raises(RolloutFailure, match="t: it cancelled itself") as raised:
+        await score_terms([term(cancels_itself)], asked, timeout_seconds=5)
+    assert raised.value.termination_reason == "reward_error"
+
+    begun = asyncio.Event()
+
+    async def waits(completion):
+        begun.set()
+        await asyncio.Event().wait()
+
+    task = asyncio.create_task(score_terms([term(waits, weight=0)], asked, timeout_seconds=60))
+    await begun.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
