@@ -51,7 +51,7 @@ def _suggest_way_out(distribution: str, cause: BaseException | str) -> str:
     if isinstance(cause, ModuleNotFoundError) and cause.name:
         return (
             f"`pip install {distribution}` brings what it requires, "
-            f"`castform env install {distribution} --isolated` beside nothing else; "
+            f"`castform env install {distribution} --isolated` in an environment of its own; "
             f"where {cause.name!r} is not among that, ask the author of {distribution}"
         )
     return f"`castform plugins --check` looks at every plugin; ask the author of {distribution}"
@@ -69,7 +69,10 @@ def describe_cause(cause: BaseException | str) -> str:
     """Return a cause as one phrase: type and text, or the text alone for our own errors."""
     if isinstance(cause, str):
         return cause
-    text = " ".join(str(cause).split())
+    try:
+        text = " ".join(str(cause).split())
+    except Exception as unreadable:  # noqa: BLE001 - the plugin's own __str__
+        text = f"its text cannot be read ({type(unreadable).__name__})"
     if isinstance(cause, CastformError):
         return text
     if isinstance(cause, SystemExit):

@@ -56,7 +56,7 @@ def test_a_plugin_that_misses_a_module_says_how_to_get_it():
     hint = PluginFailure("near", "castform-env-near", "factory", error).hint
     assert hint == (
         "`pip install castform-env-near` brings what it requires, "
-        "`castform env install castform-env-near --isolated` beside nothing else; "
+        "`castform env install castform-env-near --isolated` in an environment of its own; "
         "where 'far' is not among that, ask the author of castform-env-near"
     )
     assert "pip install" not in PluginFailure("near", "castform-env-near", "factory", ValueError("no")).hint
