@@ -64,7 +64,7 @@ def test_env_show_lists_the_parts_and_plays_the_first_example(mix, capsys):
     assert re.search(r"^  reward +arith/format +0.5 +castform-env-arith 0.1.0 ", out, re.MULTILINE)
     assert re.search(r"^  reward +castform/tool-efficiency +0 \(metric\) ", out, re.MULTILINE)
     assert (
-        "lookup/correct 1, arith/format 1, castform/tool-efficiency 1 (for the right answer, <answer> tags"
+        "lookup/correct 1, arith/format 1, castform/tool-efficiency 1 (for the right answer alone, in the form: <answer> tags)"
         in out
     )
     assert "Put the number between" in out and "arguments" not in out
