@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmax.envs import Dataset, Environment, Example
+from benchmax.envs.termination import describe_error
 from castform.environment_section import EnvironmentSection
 from castform.errors import CastformError, UsageError
 from castform.home import expand_home
@@ -79,8 +80,7 @@ async def load_examples(
         place = "; ".join(getattr(error, "__notes__", []))
         told = isinstance(error, (ValueError, TypeError)) and (place or _names_a_line(str(error)))
         raise (UsageError if told else CastformError)(
-            f"the {split} dataset cannot be read: {type(error).__name__}: {error}"
-            + (f" ({place})" if place else ""),
+            f"the {split} dataset cannot be read: {describe_error(error)}" + (f" ({place})" if place else ""),
             hint="fix the line"
             if told
             else "this comes from the environment's create_dataset; -v shows the traceback",
