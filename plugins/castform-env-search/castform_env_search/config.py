@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, DirectoryPath, Field, FilePath, model_validator
 
+PACKAGE_HOPS = 2
+"""Most documents that a question of the package's own needs."""
+
 
 class CorpusConfig(BaseModel):
     """What is searched."""
@@ -48,6 +51,10 @@ class SearchConfig(CorpusConfig):
         if self.corpus is None and (self.questions is not None or self.eval_questions is not None):
             raise ValueError(
                 "corpus must be set with questions: those of yours are not about the package's articles"
+            )
+        if self.corpus is None and (self.hops or 1) > PACKAGE_HOPS:
+            raise ValueError(
+                f"hops is {self.hops}, but the package's questions need 1 or {PACKAGE_HOPS} documents"
             )
         if self.max_searches == 0 and not self.searched:
             raise ValueError("max_searches = 0 leaves nothing to answer from: set searched = true with it")

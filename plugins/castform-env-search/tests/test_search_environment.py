@@ -208,6 +208,7 @@ async def test_a_judge_pays_a_free_answer_and_its_outage_is_no_zero() -> None:
     ("args", "word"),
     [
         ({"hops": 0}, "hops"),
+        ({"hops": 3}, "1 or 2 documents"),
         ({"seed": -1}, "seed"),
         ({"results": 51}, "results"),
         ({"level": 1}, "level"),
