@@ -178,6 +178,6 @@ def _package_folder(name: str, metadata: str) -> str | None:
 
 
 def _hash(path: str) -> str:
-    from castform.plugins.pins import hash_content
+    from castform.plugins.content import hash_content
 
     return hash_content(Path(path).resolve())

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from castform.plugins.content import combine_hashes, hash_content, hash_file, hash_files
 from castform.plugins.fingerprints import ExampleMarks, fingerprint_examples, mark_examples
 
 if TYPE_CHECKING:
@@ -33,8 +34,6 @@ __all__ = [
     "mark_files",
 ]
 
-CERTIFICATES_FOLDER = "certificates"
-"""Not part of the content: a certificate that a package ships names the content it is for."""
 FILE_MARK_CHARACTERS = 16
 
 
@@ -105,37 +104,13 @@ def digest_pin(pin: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def hash_content(path: Path) -> str:
-    """Return the sha256 of a file, or of every file below a folder.
-
-    Python's caches stay out, and so does a folder `certificates` at the top.
-    """
-    return combine_hashes(hash_files(path))
-
-
-def hash_files(path: Path) -> dict[str, str]:
-    """Return name to sha256 for a file, or for every file below a folder that counts as content."""
-    if path.is_file():
-        return {path.name: _hash_file(path)}
-    names = {found: found.relative_to(path) for found in sorted(path.rglob("*")) if found.is_file()}
-    return {name.as_posix(): _hash_file(found) for found, name in names.items() if _counts(name)}
-
-
 def hash_environment_file(path: Path) -> dict[str, str]:
     """Return name to sha256 for an environment's file and the modules beside it that it imports.
 
     Data files are not content: the fingerprint of the examples covers what was read from them.
     """
     files = [path, *find_local_imports(path)]
-    return {file.relative_to(path.parent).as_posix(): _hash_file(file) for file in files}
-
-
-def combine_hashes(files: Mapping[str, str]) -> str:
-    """Return one digest over names and hashes, in their order."""
-    digest = hashlib.sha256()
-    for name, sha256 in files.items():
-        digest.update(f"{name}\0{sha256}\n".encode())
-    return digest.hexdigest()
+    return {file.relative_to(path.parent).as_posix(): hash_file(file) for file in files}
 
 
 def mark_files(files: Mapping[str, str]) -> dict[str, str]:
@@ -183,17 +158,3 @@ def _files_of(folder: Path, name: str) -> Iterable[Path]:
     if (package / "__init__.py").is_file():
         return sorted(package.rglob("*.py"))
     return []
-
-
-def _hash_file(file: Path) -> str:
-    content = hashlib.sha256()
-    with file.open("rb") as stream:
-        while block := stream.read(1 << 20):
-            content.update(block)
-    return content.hexdigest()
-
-
-def _counts(name: Path) -> bool:
-    if "__pycache__" in name.parts or name.suffix in (".pyc", ".pyo"):
-        return False
-    return len(name.parts) == 1 or name.parts[0] != CERTIFICATES_FOLDER
