@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 
 import pytest
 import torch
@@ -40,7 +42,7 @@ dtype = "float32"
 device = "cpu"
 
 [run]
-steps = 2
+steps = 3
 threads = 1
 deterministic = true
 
@@ -98,16 +100,22 @@ def place(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def stopped(place):
-    """A run of run.toml that was stopped after its first step, and the store that it is in."""
+    """A run of run.toml that was stopped by Ctrl-C in its second step, and the store that it is in."""
     with RunStore.open(place / "home") as store:
 
         def stop_in_step_two(run, event):
             if isinstance(event, GroupScored) and event.step == 2:
-                store.request_stop(run.run_id)
+                os.kill(os.getpid(), signal.SIGINT)
 
         config = load_config(place / "run.toml")
         work = train(config, store=store, listeners=[stop_in_step_two])
         yield asyncio.run(work), store
+
+
+def test_the_run_was_stopped_before_its_last_step(stopped):
+    result, _ = stopped
+    assert (result.status, result.stopped_by, result.verdict) == ("stopped", "signal", None)
+    assert 1 <= result.steps < 3
 
 
 def test_every_rollout_in_the_store_shows_each_part_s_reward(stopped):
@@ -148,7 +156,7 @@ def test_resume_names_a_part_that_changed_and_goes_on_when_it_is_back(stopped, p
     assert lines[1:] == ["  files: changed castform-env-lettered 2.5 (lettered/below)"]
     file.write_text(PLUGIN)
     again = asyncio.run(resume(result.run_id, store=store))
-    assert (again.status, again.steps) == ("finished", 2)
+    assert (again.status, again.steps) == ("finished", 3)
     assert again.verdict is not None
     assert all(set(rollout.rewards) == PARTS for rollout in store.list_rollouts(result.run_id))
 
