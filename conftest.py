@@ -1,11 +1,22 @@
-"""What a test leaves changed in the process, the tests after it run in: the precision of decimals is looked at."""
+"""What all tests of a process share: what one leaves changed, the others run in, so decimals' precision is looked at.
+
+Every test module is imported before the first test runs, torch and all. Garbage collections, which many
+tests and every conformance check ask for, would walk through that each time, so it is put aside once.
+"""
 
 from __future__ import annotations
 
 import decimal
+import gc
 from collections.abc import Iterator
 
 import pytest
+
+
+def pytest_collection_finish() -> None:
+    """Put what the imports left out of the collector's sight."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from castform.cli.main import main
 from castform_trainer.testing import make_tiny_model
 
 pytestmark = pytest.mark.slow
@@ -45,17 +44,19 @@ def place(tmp_path_factory):
     return place
 
 
-def castform(place: Path, *words: str) -> tuple[int, str, str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "castform", *words],
-        cwd=place,
-        env={**os.environ, "CASTFORM_HOME": str(place / "home"), "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    return done.returncode, done.stdout, done.stderr
+@pytest.fixture
+def castform(place, monkeypatch, capsys) -> Callable[..., tuple[int, str, str]]:
+    """Run a command in this process, which has torch already, and return code, stdout and stderr."""
+    monkeypatch.chdir(place)
+    monkeypatch.setenv("CASTFORM_HOME", str(place / "home"))
+    monkeypatch.delenv("CASTFORM_STORE_URL", raising=False)
+
+    def run(*words: str) -> tuple[int, str, str]:
+        code = main(words)
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run
 
 
 def make_adapter(place: Path) -> Path:
@@ -72,17 +73,17 @@ def make_adapter(place: Path) -> Path:
     return folder
 
 
-def test_every_rollout_leads_to_its_tokens(place):
+def test_every_rollout_leads_to_its_tokens(place, castform):
     code, out, err = castform(
-        place, "eval", "letters.py", "-m", "tiny", "--samples", "3", "--max-new-tokens", "8", "--json"
+        "eval", "letters.py", "-m", "tiny", "--samples", "3", "--max-new-tokens", "8", "--json"
     )
     assert code == 0, err
     data = json.loads(out)
     assert data["counts"] == {"examples": 6, "rollouts": 18, "scored": 18, "failed": 0}
     assert data["lengths"]["completion_tokens"]["max"] <= 8
-    _, out, _ = castform(place, "runs", "rollouts", data["run_id"], "--json")
+    _, out, _ = castform("runs", "rollouts", data["run_id"], "--json")
     rollout_id = json.loads(out)["rollouts"][0]["rollout_id"]
-    _, out, _ = castform(place, "runs", "rollout", data["run_id"], rollout_id, "--json")
+    _, out, _ = castform("runs", "rollout", data["run_id"], rollout_id, "--json")
     rollout = json.loads(out)
     lines = [json.loads(line) for line in Path(rollout["calls_file"]).read_text().splitlines()]
     text = json.dumps(lines)
@@ -90,7 +91,7 @@ def test_every_rollout_leads_to_its_tokens(place):
     assert all(call_id in text for call_id in rollout["call_ids"])
 
 
-def test_the_same_seed_gives_the_same_figures(place):
+def test_the_same_seed_gives_the_same_figures(place, castform):
     words = [
         "eval",
         "letters.py",
@@ -106,7 +107,7 @@ def test_the_same_seed_gives_the_same_figures(place):
     ]
     scores = []
     for seed in ("1", "1"):
-        code, out, err = castform(place, *words, "--seed", seed)
+        code, out, err = castform(*words, "--seed", seed)
         assert code == 0, err
         scores.append(
             [
@@ -118,23 +119,22 @@ def test_the_same_seed_gives_the_same_figures(place):
     assert scores[0] == scores[1]
 
 
-def test_an_adapter_changes_what_is_sampled(place):
+def test_an_adapter_changes_what_is_sampled(place, castform):
     adapter = make_adapter(place)
     words = ["eval", "letters.py", "-m", "tiny", "--examples", "2", "--max-new-tokens", "12", "--json"]
     texts = []
     for extra in ([], ["--adapter", str(adapter)]):
-        code, out, err = castform(place, *words, *extra)
+        code, out, err = castform(*words, *extra)
         assert code == 0, err
         data = json.loads(out)
         rollout_id = data["per_example"][0]["rollouts"][0]["rollout_id"]
-        _, out, _ = castform(place, "runs", "rollout", data["run_id"], rollout_id, "--json")
+        _, out, _ = castform("runs", "rollout", data["run_id"], rollout_id, "--json")
         texts.append(json.loads(out)["messages"][-1]["content"])
     assert texts[0] != texts[1]
 
 
-def test_validate_finds_signal_in_a_reward_that_luck_decides(place):
-    code, out, err = castform(
-        place, "validate", "letters.py", "-m", "tiny", "--max-new-tokens", "8", "--set",
+def test_validate_finds_signal_in_a_reward_that_luck_decides(place, castform):
+    code, out, err = castform("validate", "letters.py", "-m", "tiny", "--max-new-tokens", "8", "--set",
         "sampling.max_context_tokens=200", "--json",
     )  # fmt: skip
     data = json.loads(out)
@@ -148,9 +148,8 @@ def test_validate_finds_signal_in_a_reward_that_luck_decides(place):
     assert "reward_pays_junk" in codes  # 2,000 characters are an even number
 
 
-def test_a_prompt_over_the_budget_is_said_to_be(place):
-    code, out, err = castform(
-        place, "validate", "letters.py", "-m", "tiny", "--max-new-tokens", "4", "--examples", "2", "--set",
+def test_a_prompt_over_the_budget_is_said_to_be(place, castform):
+    code, out, err = castform("validate", "letters.py", "-m", "tiny", "--max-new-tokens", "4", "--examples", "2", "--set",
         "sampling.max_context_tokens=5", "--json",
     )  # fmt: skip
     assert code == 1, err
@@ -159,7 +158,7 @@ def test_a_prompt_over_the_budget_is_said_to_be(place):
 
 
 @pytest.mark.parametrize("gone", ["tokenizer.json", "config.json", "template"])
-def test_a_broken_model_folder_is_one_clear_error_and_leaves_nothing(place, tmp_path, gone):
+def test_a_broken_model_folder_is_one_clear_error_and_leaves_nothing(place, castform, tmp_path, gone):
     folder = tmp_path / "broken"
     shutil.copytree(place / "tiny", folder)
     if gone == "template":
@@ -172,7 +171,7 @@ def test_a_broken_model_folder_is_one_clear_error_and_leaves_nothing(place, tmp_
         for path in folder.glob(f"{gone.partition('.')[0]}*"):
             path.unlink()
     before = set((place / "home" / "runs").glob("*")) if (place / "home" / "runs").exists() else set()
-    code, out, err = castform(place, "eval", "letters.py", "-m", str(folder), "--examples", "1")
+    code, out, err = castform("eval", "letters.py", "-m", str(folder), "--examples", "1")
     assert code in (1, 2, 3), err
     assert out == ""
     assert "Traceback" not in err
