@@ -71,34 +71,24 @@ def read_states(entry: CatalogEntry, made_here: Sequence[str] | None = None) -> 
     `made_here` is what `list_made_here` gave, for whoever asks for many plugins.
     """
     made_here = list_made_here() if made_here is None else made_here
-    package = _package_folder(entry.module.partition(":")[0].partition(".")[0], entry.path)
+    files = PackageFiles(entry)
     found: dict[str, CertificateState] = {}
-    hashes: dict[str, str] = {}
-    for shipped, path in [*_of_plugin(entry.name, made_here), *_shipped(package)]:
+    for shipped, path in [*_of_plugin(entry.name, made_here), *_shipped(files.folder(files.package))]:
         data = read_certificate(path)
         if data is None or data.get("arguments"):
             continue
         name = str(data.get("environment_name", ""))
         if name in found and not found[name].changes:
             continue
-        changes = tuple(find_changes(data, entry, package, hashes))
+        changes = tuple(_find_changes(data, entry, files))
         status = "expired" if changes else _verdict(data)
         if name not in found or not changes:
             found[name] = CertificateState(name, status, changes, shipped)
     return [found[name] for name in sorted(found)]
 
 
-def find_changes(
-    certificate: Mapping[str, Any],
-    entry: CatalogEntry,
-    package: str | None = None,
-    hashes: dict[str, str] | None = None,
-) -> Sequence[str]:
-    """Return what is no longer as it was certified, in a few words each; empty while it holds.
-
-    `hashes` keeps what was hashed, for further certificates of the same package.
-    """
-    hashes = {} if hashes is None else hashes
+def _find_changes(certificate: Mapping[str, Any], entry: CatalogEntry, files: PackageFiles) -> Sequence[str]:
+    """Return what is no longer as it was certified, in a few words each; empty while it holds."""
     pin = certificate.get("environment")
     pin = pin if isinstance(pin, Mapping) else {}
     changes = []
@@ -107,11 +97,8 @@ def find_changes(
     if pin.get("version") != entry.version:
         changes.append(f"version {pin.get('version')} -> {entry.version}")
     if not changes:  # a new version has new files, of course
-        name = str(certificate.get("package") or "")
-        folder = _package_folder(name, entry.path) if name else package
-        if folder is not None and folder not in hashes:
-            hashes[folder] = _hash(folder)
-        if folder is None or hashes[folder] != pin.get("content_sha256"):
+        name = str(certificate.get("package") or files.package)
+        if files.hash(name) != pin.get("content_sha256"):
             changes.append("files")
     if certificate.get("battery") != BATTERY_VERSION:
         changes.append(f"probes {certificate.get('battery')} -> {BATTERY_VERSION}")
@@ -161,9 +148,34 @@ def _json_files(folder: str) -> list[str]:
         return []
 
 
-def _package_folder(name: str, metadata: str) -> str | None:
-    """Return where a top-level package lies, a single module's file included; nothing is imported."""
-    beside = f"{metadata.rpartition('/')[0]}/{name}"
+class PackageFiles:
+    """Where a plugin's top-level packages lie and what is in them, each looked up once; nothing is imported."""
+
+    def __init__(self, entry: CatalogEntry) -> None:
+        self.package = entry.module.partition(":")[0].partition(".")[0]
+        """The one that the entry point names."""
+        self._site = entry.path.rpartition("/")[0]
+        self._folders: dict[str, str | None] = {}
+        self._hashes: dict[str, str] = {}
+
+    def folder(self, name: str) -> str | None:
+        """Return a package's folder, a single module's file, or None where there is no such package."""
+        if name not in self._folders:
+            self._folders[name] = _find_package(name, self._site)
+        return self._folders[name]
+
+    def hash(self, name: str) -> str | None:
+        """Return the hash over a package's content, or None where there is no such package."""
+        folder = self.folder(name)
+        if folder is None:
+            return None
+        if folder not in self._hashes:
+            self._hashes[folder] = _hash(folder)
+        return self._hashes[folder]
+
+
+def _find_package(name: str, site: str) -> str | None:
+    beside = f"{site}/{name}"
     if os.path.isfile(f"{beside}/__init__.py"):  # noqa: PTH113  (pathlib costs much of the listing)
         return beside
     from importlib.util import find_spec

@@ -1,4 +1,4 @@
-"""Waits for a verifier without letting anything else run."""
+"""Has right answers confirmed by a verifier, and waits for it without letting anything else run."""
 
 import time
 
@@ -6,9 +6,10 @@ from benchmax.envs import BaseEnv, Dataset, Example
 
 
 def ask_verifier(said, answer):
-    if said:
-        time.sleep(0.25)
-    return said == answer
+    if said != answer:
+        return False
+    time.sleep(0.25)
+    return True
 
 
 class Verified(BaseEnv):
