@@ -41,6 +41,7 @@ test-fast: setup       ## leaves out what takes tens of seconds
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not slow and not real and not installs and not vllm and not gpu"
 
 test-installs: setup   ## builds virtual environments and installs real packages and servers into them
+	$(BIN)/castform model pull smollm2-135m
 	$(BIN)/python -m pytest -m installs
 
 test-real: setup       ## proofs on the real SmolLM2-135M

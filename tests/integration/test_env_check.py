@@ -103,6 +103,15 @@ def test_a_new_plugin_passes_everything_and_ships_its_certificate(folder: Path) 
     shutil.rmtree(venv.parent)
 
 
+@pytest.mark.parametrize("template", ["tools", "judge", "harness"])
+def test_every_template_keeps_every_rule_where_it_is_installed(tmp_path: Path, template: str) -> None:
+    new = write_plugin("other", template=template, directory=tmp_path)
+    (new.folder / "tests" / "test_environment.py").write_text("def test_it() -> None:\n    pass\n")
+    code, rows, told = check(new.folder)
+    assert code == 0, told
+    assert rows["conforms other/default"]["found"] == "21 of 21 rules held"
+
+
 def test_data_that_the_wheel_lacks_is_named_and_the_line_told_brings_it_back(folder: Path) -> None:
     (folder / ".gitignore").write_text("*.jsonl\n")  # hatchling leaves out what git ignores
     code, rows, _ = check(folder)

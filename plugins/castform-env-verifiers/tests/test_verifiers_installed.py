@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from castform.home import castform_home
 from castform.plugins.environments import load_environment
 from castform.testing import FakeModel
 
@@ -130,3 +131,23 @@ def test_a_wrong_name_and_wrong_arguments_are_told_from_the_other_interpreter(ho
     nameless = castform(home, "env", "show", "verifiers/env")
     assert nameless.returncode == 2
     assert "name: is required" in nameless.stderr
+
+
+def test_it_trains_the_small_model(home):
+    weights = castform_home() / "models" / "smollm2-135m"
+    if not weights.exists():
+        pytest.skip("no weights: castform model pull smollm2-135m")
+    settings = {
+        "run.steps": 2,
+        "rl.groups_per_step": 3,
+        "rl.group_size": 4,
+        "rl.max_refills": 1,
+        "sampling.max_new_tokens": 16,
+        "eval.examples": 4,
+    }
+    words = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+    ran = castform(home, "train", "verifiers/sums", "-m", str(weights), "--json", *words)
+    assert ran.returncode == 0, ran.stderr
+    result = json.loads(ran.stdout)
+    assert (Path(result["run_dir"]) / "adapter" / "adapter_model.safetensors").stat().st_size > 0
+    assert {row["name"] for row in result["verdict"]["components"]} >= {"correct", "in_tags"}
