@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from benchmax.rewards.concurrency import gather_or_cancel
 from benchmax.rewards.judge import Judge
-from benchmax.rewards.rubric import Rubric, evaluate_single_rubric
+from benchmax.rewards.rubric import Rubric
+from benchmax.rewards.scoring.single import score_response
 
 CORRECTNESS_RUBRIC = Rubric(
     title="Answer correctness",
@@ -39,9 +39,13 @@ async def judge_answer_quality(
     """
     if not response.strip():
         return 0.0, 0.0
-    correctness, conciseness = await gather_or_cancel(
-        _reward(rubric, question, ground_truth, response, judge, request_id)
-        for rubric in (correctness_rubric, conciseness_rubric)
+    correctness, conciseness = await score_response(
+        request_id,
+        response,
+        ground_truth=ground_truth,
+        rubrics=(correctness_rubric, conciseness_rubric),
+        question=question,
+        judge=judge,
     )
     return correctness, conciseness
 
@@ -49,19 +53,16 @@ async def judge_answer_quality(
 async def judge_correctness(
     *, question: str, ground_truth: str, response: str, judge: Judge, request_id: str | None = None
 ) -> float:
-    """Return 1 when the judge finds the answer right, else 0. JudgeError: it could not be asked."""
-    return await _reward(CORRECTNESS_RUBRIC, question, ground_truth, response, judge, request_id)
+    """Return 1 when the judge finds the answer right, else 0; 0 for an empty one, without asking.
 
-
-async def _reward(
-    rubric: Rubric, question: str, ground_truth: str, response: str, judge: Judge, request_id: str | None
-) -> float:
-    evaluation = await evaluate_single_rubric(
-        rubric,
-        question=question,
-        response=response,
-        judge=judge,
+    JudgeError: the judge could not be asked.
+    """
+    [correctness] = await score_response(
+        request_id,
+        response,
         ground_truth=ground_truth,
-        request_id=request_id,
+        rubrics=[CORRECTNESS_RUBRIC],
+        question=question,
+        judge=judge,
     )
-    return rubric.reward_for(evaluation.score)
+    return correctness

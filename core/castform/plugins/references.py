@@ -86,15 +86,28 @@ def validate_args(
     """Return the model made of the arguments. Raises ConfigError with every fault."""
     import pydantic
 
+    from castform.section import NO_TRUTH, is_number
+
+    faults = [
+        f"{key} = {value!r}: {NO_TRUTH}"
+        for key, value in args.items()
+        if isinstance(value, bool)
+        and key in model.model_fields
+        and is_number(model.model_fields[key].annotation)
+    ]
+    wrong: pydantic.ValidationError | None = None
     try:
-        return model.model_validate(dict(args))
+        made = model.model_validate(dict(args))
     except pydantic.ValidationError as error:
-        faults = [_describe_fault(item) for item in error.errors(include_url=False)]
-        count = f"{len(faults)} wrong argument{'s' if len(faults) > 1 else ''} of {what} {name!r}:"
-        known = ", ".join(model.model_fields) or "none"
-        raise ConfigError(
-            "\n".join([count, *(f"  {fault}" for fault in faults)]), hint=f"its arguments are {known}"
-        ) from error
+        wrong = error
+        faults += [_describe_fault(item) for item in error.errors(include_url=False)]
+    if not faults:
+        return made
+    count = f"{len(faults)} wrong argument{'s' if len(faults) > 1 else ''} of {what} {name!r}:"
+    known = ", ".join(model.model_fields) or "none"
+    raise ConfigError(
+        "\n".join([count, *(f"  {fault}" for fault in faults)]), hint=f"its arguments are {known}"
+    ) from wrong
 
 
 def bind_args(

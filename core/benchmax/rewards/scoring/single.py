@@ -37,7 +37,7 @@ async def score_rubrics(
 
 
 async def score_response(
-    rollout_id: str,
+    request_id: str | None,
     response: str,
     *,
     ground_truth: object,
@@ -56,7 +56,7 @@ async def score_response(
             response=response,
             judge=judge,
             ground_truth=ground_truth,
-            request_id=rollout_id,
+            request_id=request_id,
         )
         return rubric.reward_for(evaluation.score)
 
