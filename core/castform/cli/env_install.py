@@ -51,6 +51,7 @@ def add_install_arguments(parser: argparse.ArgumentParser) -> None:
 def add_remove_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `env remove`."""
     parser.add_argument("name", help="a plugin or distribution that is installed isolated")
+    parser.add_argument("--json", action="store_true", help="JSON on stdout")
 
 
 def install(args: argparse.Namespace) -> int:
@@ -131,9 +132,15 @@ def remove(args: argparse.Namespace) -> int:
             if close
             else f"installed isolated: {quote_names(known) or 'none'}; `pip uninstall` removes one from this environment",
         )
+    removed = []
     for record in found:
         folders = remove_isolated(record.distribution)
+        removed.append(
+            {"distribution": record.distribution, "version": record.version, "folders": list(folders)}
+        )
         print_note(f"removed {record.distribution} {record.version}: {', '.join(folders) or 'its record'}")
+    if args.json:
+        print_json(removed)
     return 0
 
 

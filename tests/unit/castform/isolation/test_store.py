@@ -216,6 +216,10 @@ def test_env_remove_takes_the_plugins_name_and_suggests_a_close_one(home, capsys
     write_record(make_usable(make_record(home)))
     assert main(["env", "remove", "mad-up"]) == 2
     assert "did you mean 'made-up'?" in capsys.readouterr().err
-    assert main(["env", "remove", "made-up"]) == 0
-    assert "removed castform-env-made-up 1.2" in capsys.readouterr().err
+    assert main(["env", "remove", "made-up", "--json"]) == 0
+    captured = capsys.readouterr()
+    assert "removed castform-env-made-up 1.2" in captured.err
+    [removed] = json.loads(captured.out)
+    assert (removed["distribution"], removed["version"]) == ("castform-env-made-up", "1.2")
+    assert len(removed["folders"]) == 1
     assert list_records() == []
