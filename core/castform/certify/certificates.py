@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from castform.home import castform_home
+from castform.home import castform_home, castform_home_text
 from castform.plugins.names import normalize_name
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from castform.plugins.catalog import CatalogEntry
 
 FORMAT = "castform-certificate-1"
@@ -58,7 +60,8 @@ def certificate_name(id: str, args_digest: str = "") -> str:
 def read_certificate(path: str | Path) -> dict[str, Any] | None:
     """Return a certificate, or None where there is none or the file is something else."""
     try:
-        data = json.loads(Path(path).read_bytes())
+        with open(path, "rb") as file:  # noqa: PTH123  (pathlib costs much of the listing)
+            data = json.loads(file.read())
     except (OSError, ValueError, RecursionError):  # nested deeper than anything that was written here
         return None
     return data if isinstance(data, dict) and data.get("format") == FORMAT else None
@@ -127,7 +130,7 @@ def _verdict(certificate: Mapping[str, Any]) -> str:
 
 def list_made_here() -> list[str]:
     """Return the paths of all certificates that were made here."""
-    return _json_files(str(certificates_folder()))
+    return _json_files(f"{castform_home_text()}/{FOLDER}")
 
 
 def _of_plugin(plugin: str, paths: Sequence[str]) -> list[tuple[bool, str]]:
@@ -175,9 +178,12 @@ class PackageFiles:
 
 
 def _find_package(name: str, site: str) -> str | None:
-    beside = f"{site}/{name}"
-    if os.path.isfile(f"{beside}/__init__.py"):  # noqa: PTH113  (pathlib costs much of the listing)
-        return beside
+    for folder in (site, *sys.path):  # what importlib asks every finder for is nearly always here
+        found = f"{folder or os.getcwd()}/{name}"  # noqa: PTH109
+        if os.path.isfile(f"{found}/__init__.py"):  # noqa: PTH113
+            return found
+        if os.path.isfile(f"{found}.py"):  # noqa: PTH113
+            return f"{found}.py"
     from importlib.util import find_spec
 
     try:
@@ -192,4 +198,4 @@ def _find_package(name: str, site: str) -> str | None:
 def _hash(path: str) -> str:
     from castform.plugins.content import hash_content
 
-    return hash_content(Path(path).resolve())
+    return hash_content(os.path.realpath(path))

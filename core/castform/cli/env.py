@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from castform.cli.output import print_clashes, print_json, print_note, print_table
@@ -12,6 +13,8 @@ from castform.cli.output import print_clashes, print_json, print_note, print_tab
 if TYPE_CHECKING:
     from castform.certify.certificates import CertificateState
     from castform.plugins.plugin import Plugin
+
+    _Declare = Callable[[argparse.ArgumentParser], None]
 
 LATE: dict[str, tuple[str, str, str, str]] = {
     "new": ("castform.cli.env_new", "add_arguments", "run", "write a new plugin from a template"),
@@ -40,17 +43,61 @@ LATE: dict[str, tuple[str, str, str, str]] = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the actions."""
+    late: Any = functools.partial(_LateParser, type(parser))  # Any: argparse calls no more of it
     commands = parser.add_subparsers(
-        dest="action", required=True, metavar="|".join(("list", "show", *LATE)), prog=parser.prog
+        dest="action",
+        required=True,
+        metavar="|".join(("list", "show", *LATE)),
+        prog=parser.prog,
+        parser_class=late,
     )
-    listing = _add_action(commands, "list", "list plugins, or the environments and parts of one")
-    listing.add_argument("plugin", nargs="?", help="load this plugin and list its environments and parts")
-    listing.add_argument("--json", action="store_true", help="JSON on stdout")
-    show = _add_action(commands, "show", "show an environment's data, tools, rewards and arguments")
-    show.add_argument(
+    _add_action(commands, "list", "list plugins, or the environments and parts of one", _declare_list)
+    _add_action(commands, "show", "show an environment's data, tools, rewards and arguments", _declare_show)
+    for name, (module, function, _, summary) in LATE.items():
+        _add_action(commands, name, summary, functools.partial(_declare_late, module, function))
+
+
+def _add_action(commands: Any, name: str, summary: str, declare: _Declare) -> None:
+    """Add an action whose own --help begins with its line in the list."""
+    commands.add_parser(
+        name, help=summary, description=f"{summary[:1].upper()}{summary[1:]}.", declare=declare
+    )
+
+
+class _LateParser:
+    """An action's parser, made when its words are parsed: listing makes no other and imports nothing for them."""
+
+    def __init__(
+        self, make: Callable[..., argparse.ArgumentParser], *, declare: _Declare, **options: Any
+    ) -> None:  # the options are argparse's own
+        self._make = make
+        self._declare = declare
+        self._options = options
+
+    def parse_known_args(self, *args: Any, **options: Any) -> Any:  # argparse's own signature
+        parser = self._make(**self._options)
+        self._declare(parser)
+        # hints end with "-v shows the traceback": anywhere will do
+        parser.add_argument(
+            "-v",
+            "--verbose",
+            action="store_true",
+            default=argparse.SUPPRESS,
+            help="show logs and tracebacks",
+        )
+        return parser.parse_known_args(*args, **options)
+
+
+def _declare_list(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("plugin", nargs="?", help="load this plugin and list its environments and parts")
+    parser.add_argument("--json", action="store_true", help="JSON on stdout")
+
+
+def _declare_show(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
         "id", help="an id (plugin or plugin/environment), a Python file, or a TOML file that composes one"
     )
-    show.add_argument(
+    parser.add_argument(
         "-a",
         "--arg",
         action="append",
@@ -58,42 +105,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=VALUE",
         help="one argument of the environment, seed=2 for one; may be repeated",
     )
-    show.add_argument("--json", action="store_true", help="JSON on stdout")
-    late = {name: _add_action(commands, name, summary) for name, (_, _, _, summary) in LATE.items()}
-    for command in (
-        listing,
-        show,
-        *late.values(),
-    ):  # hints end with "-v shows the traceback": anywhere will do
-        command.add_argument(
-            "-v",
-            "--verbose",
-            action="store_true",
-            default=argparse.SUPPRESS,
-            help="show logs and tracebacks",
-        )
-    for name, command in late.items():
-        _add_late(command, name)
+    parser.add_argument("--json", action="store_true", help="JSON on stdout")
 
 
-def _add_action(commands: Any, name: str, summary: str) -> argparse.ArgumentParser:
-    """Add an action whose own --help begins with its line in the list."""
-    parser: argparse.ArgumentParser = commands.add_parser(
-        name, help=summary, description=f"{summary[:1].upper()}{summary[1:]}."
-    )
-    return parser
-
-
-def _add_late(parser: argparse.ArgumentParser, action: str) -> None:
-    """Declare an action's arguments when its words are parsed: listing need not import them."""
-    parse = parser.parse_known_args
-
-    def parse_with_arguments(*args: Any, **options: Any) -> Any:  # argparse's own signature
-        module, declare, _, _ = LATE[action]
-        getattr(importlib.import_module(module), declare)(parser)
-        return parse(*args, **options)
-
-    parser.parse_known_args = parse_with_arguments  # type: ignore[method-assign]  # argparse has no other seam
+def _declare_late(module: str, function: str, parser: argparse.ArgumentParser) -> None:
+    getattr(importlib.import_module(module), function)(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from castform.home import castform_home
+from castform.home import castform_home_text
 from castform.plugins.catalog import CatalogEntry
 from castform.plugins.names import normalize_name
 
@@ -78,7 +78,7 @@ class IsolatedRecord(NamedTuple):  # not a dataclass: listing reads one for each
 
 def isolated_folder() -> str:
     """Return the folder of all isolated plugins. It need not exist yet."""
-    return f"{castform_home()}/{FOLDER}"
+    return f"{castform_home_text()}/{FOLDER}"
 
 
 def list_records() -> list[IsolatedRecord]:

@@ -159,12 +159,12 @@ def _read_metadata(folder: str) -> tuple[str, str, str, tuple[str, ...]]:
 def _iter_headers(folder: str) -> Iterator[str]:
     for file_name in ("METADATA", "PKG-INFO"):
         try:
-            with open(f"{folder}/{file_name}", encoding="utf-8", errors="replace") as file:  # noqa: PTH123
-                for line in file:
+            with open(f"{folder}/{file_name}", "rb") as file:  # noqa: PTH123
+                for line in file:  # bytes: decoding the description below costs more than the headers
                     if not line.strip():
                         return
-                    if line[0] not in " \t":
-                        yield line
+                    if line[:1] not in b" \t":
+                        yield line.decode("utf-8", "replace")
             return
         except OSError:
             continue

@@ -6,14 +6,18 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from pathlib import Path
+import os
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # a tenth of a listing, which has its paths as text
+    from pathlib import Path
 
 CERTIFICATES_FOLDER = "certificates"
 """Not part of the content: a certificate that a package ships names the content it is for."""
 
 
-def hash_content(path: Path) -> str:
+def hash_content(path: str | Path) -> str:
     """Return the sha256 of a file, or of every file below a folder.
 
     Python's caches stay out, and so does a folder `certificates` at the top.
@@ -21,12 +25,12 @@ def hash_content(path: Path) -> str:
     return combine_hashes(hash_files(path))
 
 
-def hash_files(path: Path) -> dict[str, str]:
+def hash_files(path: str | Path) -> dict[str, str]:
     """Return name to sha256 for a file, or for every file below a folder that counts as content."""
-    if path.is_file():
-        return {path.name: hash_file(path)}
-    names = {found: found.relative_to(path) for found in sorted(path.rglob("*")) if found.is_file()}
-    return {name.as_posix(): hash_file(found) for found, name in names.items() if _counts(name)}
+    if os.path.isfile(path):  # noqa: PTH113
+        return {os.path.basename(path): hash_file(path)}  # noqa: PTH119
+    names = sorted(_list_content(path), key=lambda name: name.split("/"))  # a folder's files stay together
+    return {name: hash_file(f"{path}/{name}") for name in names}
 
 
 def combine_hashes(files: Mapping[str, str]) -> str:
@@ -37,16 +41,32 @@ def combine_hashes(files: Mapping[str, str]) -> str:
     return digest.hexdigest()
 
 
-def hash_file(file: Path) -> str:
+def hash_file(file: str | Path) -> str:
     """Return the sha256 of a file's bytes, as hex digits."""
     content = hashlib.sha256()
-    with file.open("rb") as stream:
+    with open(file, "rb") as stream:  # noqa: PTH123
         while block := stream.read(1 << 20):
             content.update(block)
     return content.hexdigest()
 
 
-def _counts(name: Path) -> bool:
-    if "__pycache__" in name.parts or name.suffix in (".pyc", ".pyo"):
-        return False
-    return len(name.parts) == 1 or name.parts[0] != CERTIFICATES_FOLDER
+def _list_content(folder: str | Path, inside: str = "") -> Iterator[str]:
+    """Yield the names, relative to `folder`, of the files in it that count. Links to folders are not followed."""
+    try:
+        entries = list(os.scandir(f"{folder}/{inside}"))
+    except PermissionError:
+        return
+    for entry in entries:
+        name = f"{inside}{entry.name}"
+        if entry.name == "__pycache__":
+            continue
+        if entry.is_dir(follow_symlinks=False):
+            if name != CERTIFICATES_FOLDER:
+                yield from _list_content(folder, f"{name}/")
+        elif not _is_bytecode(entry.name) and os.path.isfile(entry.path):  # noqa: PTH113
+            yield name
+
+
+def _is_bytecode(name: str) -> bool:
+    stem, _, ending = name.rpartition(".")
+    return ending in ("pyc", "pyo") and bool(stem)

@@ -6,11 +6,12 @@ import re
 from collections.abc import Iterable
 
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
+_SEPARATORS = re.compile(r"[-_.]+")
 
 
 def normalize_name(name: str) -> str:
     """Return the form in which names are compared: lower case, runs of `-`, `_`, `.` as one `-` (PEP 503)."""
-    return re.sub(r"[-_.]+", "-", name).lower()
+    return _SEPARATORS.sub("-", name).lower()
 
 
 def is_name(text: str) -> bool:
