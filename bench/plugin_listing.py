@@ -88,6 +88,7 @@ def measure(plugins: int, runs: int) -> dict[str, object]:
             "CASTFORM_HOME": str(Path(folder) / "home"),  # certificates of yours would be read too
         }
         environ.pop("CASTFORM_PLUGINS", None)
+        environ.pop("PYTHONDONTWRITEBYTECODE", None)  # every run would compile what was edited
         script = Path(sys.executable).with_name("castform")
         castform = [str(script)] if script.exists() else [sys.executable, "-m", "castform"]
         commands = {

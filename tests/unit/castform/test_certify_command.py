@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import shlex
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -268,6 +270,60 @@ def test_a_shipped_certificate_holds_until_what_it_is_about_changes(package):
     assert [str(state) for state in read_states(entry)] == ["expired: files"]
     write(folder / "certificates" / "sums.json", {**certificate, "battery": "0"})
     assert [str(state) for state in read_states(entry)] == ["expired: files, probes 0 -> 1"]
+
+
+class OneFolder:
+    """What an editable install may put among the importers: it alone knows where the package lies."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def find_spec(self, name, path=None, target=None):
+        if name != self.folder.name:
+            return None
+        return importlib.util.spec_from_file_location(
+            name, self.folder / "__init__.py", submodule_search_locations=[str(self.folder)]
+        )
+
+
+@pytest.mark.parametrize("way", ["on the path", "in the folder that the command is run in", "by a finder"])
+def test_a_package_that_is_not_beside_its_metadata_is_found_where_an_import_would(
+    package, place, monkeypatch, way
+):
+    folder, entry, certificate = package
+    write(folder / "certificates" / "sums.json", certificate)
+    moved = entry._replace(path=str(place / "elsewhere" / "x.dist-info"))
+    assert read_states(moved) == []
+    if way == "on the path":
+        monkeypatch.syspath_prepend(str(folder.parent))
+    elif way == "by a finder":
+        monkeypatch.setattr(sys, "meta_path", [*sys.meta_path, OneFolder(folder)])
+    else:
+        monkeypatch.chdir(folder.parent)
+        monkeypatch.setattr(sys, "path", ["", *sys.path])
+    assert [(s.status, s.shipped) for s in read_states(moved)] == [("passed", True)]
+    (folder / "reward.py").write_text("# changed")
+    assert [str(s) for s in read_states(moved)] == ["expired: files"]
+
+
+@pytest.mark.parametrize("beside", [True, False])
+def test_a_plugin_that_is_one_module_holds_by_that_file(package, place, monkeypatch, beside):
+    _, entry, certificate = package
+    module = place / "modules" / "made_up_module.py"
+    module.parent.mkdir()
+    module.write_text("raise RuntimeError('imported')\n")
+    if not beside:
+        monkeypatch.syspath_prepend(str(module.parent))
+    site = module.parent if beside else place / "elsewhere"
+    entry = entry._replace(module="made_up_module:plugin", path=str(site / "x.dist-info"))
+    pin = {**certificate["environment"], "content_sha256": hash_content(module)}
+    made = place / "home" / "certificates" / "made-up--sums.json"
+    write(made, {**certificate, "package": "made_up_module", "environment": pin})
+    assert [str(state) for state in read_states(entry)] == ["passed"]
+    (module.parent / "another.py").write_text("")
+    assert [str(state) for state in read_states(entry)] == ["passed"]
+    module.write_text("")
+    assert [str(state) for state in read_states(entry)] == ["expired: files"]
 
 
 def test_a_certificate_made_here_counts_before_the_shipped_one_unless_it_has_expired(package, place):

@@ -77,6 +77,19 @@ def test_damaged_metadata_is_listed_as_far_as_it_goes(tmp_path):
     ]
 
 
+def test_headers_end_at_the_first_empty_line_whatever_the_bytes_and_line_ends(tmp_path):
+    info = write_distribution(tmp_path, "x-1.dist-info", "[castform]\nx = x\n")
+    headers = "Name: x\nVersion: 2\nSummary: Grün und \N{SNOWMAN}\nLicense: a\n Summary: b".encode() + b"\xff"
+    description = b"Summary: no header\nVersion: 3\n"
+    for end in (b"\n", b"\r\n"):
+        (info / "METADATA").write_bytes((headers + b"\n\n" + description).replace(b"\n", end))
+        (entry,) = list_installed([str(tmp_path)])
+        assert (entry.version, entry.summary) == ("2", "Grün und \N{SNOWMAN}")
+    (info / "METADATA").write_bytes(b"Name: x\nVersion: 4\nSummary: gr\xfcn\n")
+    (entry,) = list_installed([str(tmp_path)])
+    assert (entry.version, entry.summary) == ("4", "gr\N{REPLACEMENT CHARACTER}n")
+
+
 def test_a_path_that_is_no_folder_is_skipped(tmp_path):
     file = tmp_path / "python.zip"
     file.write_bytes(b"")

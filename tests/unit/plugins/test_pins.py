@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from castform.plugins.pins import (
     find_local_imports,
     hash_content,
     hash_environment_file,
+    hash_files,
     mark_files,
 )
 
@@ -199,6 +201,33 @@ def test_certificates_and_caches_do_not_count(package):
     (package / "old.pyc").write_text("")
     (package / "old.pyo").write_text("")
     assert hash_content(package) == before
+
+
+def test_files_are_in_the_order_of_their_folders_and_links_to_folders_are_not_followed(package, tmp_path):
+    for name in ("data-2.txt", "data/.pyc", "data/ä", "data/b/c", ".hidden", "certificates.pyc"):
+        (package / name).parent.mkdir(exist_ok=True)
+        (package / name).write_text("x")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "x.py").write_text("a b")
+    (package / "linked").symlink_to(tmp_path / "elsewhere")
+    (package / "linked.py").symlink_to(tmp_path / "elsewhere" / "x.py")
+    (package / "gone.py").symlink_to(tmp_path / "nowhere")
+    (package / "round").symlink_to("round")
+    files = hash_files(package)
+    assert list(files) == [
+        ".hidden",
+        "__init__.py",
+        "data/.pyc",
+        "data/b/c",
+        "data/words.txt",
+        "data/ä",
+        "data-2.txt",
+        "env.py",
+        "linked.py",
+    ]
+    assert files["linked.py"] == files["data/words.txt"] == hashlib.sha256(b"a b").hexdigest()
+    assert hash_files(str(package)) == files
+    assert hash_files(package / "env.py") == {"env.py": files["env.py"]}
 
 
 def test_the_content_of_a_file_is_the_file_and_the_modules_beside_it_that_it_imports(tmp_path):
