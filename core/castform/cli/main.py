@@ -6,14 +6,11 @@ comes from the table.
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import io
 import os
-import re
 import sys
-from collections.abc import Iterable, Sequence
-from typing import NoReturn
+from collections.abc import Sequence
 
 from castform import __version__
 from castform.errors import CastformError, UsageError
@@ -33,23 +30,12 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 """Name to (module, one line). A module has add_arguments(parser) and run(args) -> int."""
 
-SILENT = {("env", "list"), ("env", "list", "--json")}
-"""Read metadata alone, so nothing in them logs; `logging` would be a tenth of their time."""
+LISTINGS = {("env", "list"): False, ("env", "list", "--json"): True}
+"""Words to whether JSON is wanted. They take no other argument and log nothing: argparse and
+logging, which every other command needs, would be a fifth of their time."""
 
 EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
-
-
-class _Parser(argparse.ArgumentParser):
-    """An argument parser whose faults are errors like all others."""
-
-    def error(self, message: str) -> NoReturn:
-        wrong = re.search(r"invalid choice: '(.*)' \(choose from (.*)\)", message)
-        if wrong:
-            close = _suggest(wrong[1], [choice.strip(" '") for choice in wrong[2].split(",")])
-            if close:
-                raise UsageError(f"{self.prog} has no {wrong[1]!r}", hint=f"did you mean {close!r}?")
-        raise UsageError(message, hint=f"`{self.prog} --help` shows how it is used")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -92,10 +78,18 @@ def _run(words: list[str], verbose: bool) -> int:
     name = words[0]
     if name not in COMMANDS:
         raise _make_unknown(name)
-    if verbose or tuple(words) not in SILENT:
-        _show_logs(verbose)
+    from castform.cli.output import keep_stdout_for_data
+
+    if tuple(words) in LISTINGS and not verbose:
+        from castform.cli.env_list import list_plugins
+
+        with keep_stdout_for_data():
+            return list_plugins(as_json=LISTINGS[tuple(words)])
+    from castform.cli.parsing import Parser
+
+    _show_logs(verbose)
     module = importlib.import_module(COMMANDS[name][0])
-    parser = _Parser(prog=f"castform {name}", description=_sentence(COMMANDS[name][1]))
+    parser = Parser(prog=f"castform {name}", description=_sentence(COMMANDS[name][1]))
     parser.add_argument("-v", "--verbose", action="store_true", help="show logs and tracebacks")
     parser.set_defaults(parser=parser)
     module.add_arguments(parser)
@@ -105,8 +99,6 @@ def _run(words: list[str], verbose: bool) -> int:
         return int(stop.code or 0)
     if name == "x":  # a plugin's command: its stdout is its own
         return int(module.run(args) or 0)
-    from castform.cli.output import keep_stdout_for_data
-
     with keep_stdout_for_data():
         return int(module.run(args) or 0)
 
@@ -132,15 +124,11 @@ def _make_help() -> str:
 def _make_unknown(name: str) -> UsageError:
     if name.startswith("-"):
         return UsageError(f"no option called {name}", hint="`castform --help` lists commands and options")
-    close = _suggest(name, COMMANDS)
+    from castform.cli.parsing import suggest_word
+
+    close = suggest_word(name, COMMANDS)
     hint = f"did you mean {close!r}?" if close else "`castform --help` lists the commands"
     return UsageError(f"no command called {name!r}", hint=hint)
-
-
-def _suggest(word: str, known: Iterable[str]) -> str | None:
-    import difflib
-
-    return next(iter(difflib.get_close_matches(word, list(known), n=1)), None)
 
 
 def _show_error(error: BaseException, message: str, hint: str | None, code: int, verbose: bool) -> int:

@@ -115,8 +115,7 @@ def _iter_metadata_folders(path: Sequence[str]) -> Iterator[str]:
 def _read_entry_points(folder: str) -> list[tuple[str, str]] | None:
     """Return (name, value) pairs of our group; None for a distribution that is no plugin."""
     try:
-        with open(f"{folder}/entry_points.txt", "rb") as file:  # noqa: PTH123
-            data = file.read()
+        data = _read(f"{folder}/entry_points.txt")
     except OSError:
         return None
     if b"castform" not in data:
@@ -159,15 +158,19 @@ def _read_metadata(folder: str) -> tuple[str, str, str, tuple[str, ...]]:
 def _iter_headers(folder: str) -> Iterator[str]:
     for file_name in ("METADATA", "PKG-INFO"):
         try:
-            with open(f"{folder}/{file_name}", "rb") as file:  # noqa: PTH123
-                for line in file:  # bytes: decoding the description below costs more than the headers
-                    if not line.strip():
-                        return
-                    if line[:1] not in b" \t":
-                        yield line.decode("utf-8", "replace")
-            return
+            data = _read(f"{folder}/{file_name}")
         except OSError:
             continue
+        head = data.replace(b"\r\n", b"\n").partition(b"\n\n")[0]  # the description is not decoded
+        for line in head.decode("utf-8", "replace").split("\n"):
+            if not line.startswith((" ", "\t")):
+                yield line
+        return
+
+
+def _read(path: str) -> bytes:
+    with open(path, "rb", buffering=0) as file:  # noqa: PTH123  (read at once, a buffer only costs)
+        return file.read()
 
 
 def _is_on_core(requirement: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable
 
@@ -9,6 +10,7 @@ _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 _SEPARATORS = re.compile(r"[-_.]+")
 
 
+@functools.lru_cache(maxsize=4096)  # a listing asks ten times for each name
 def normalize_name(name: str) -> str:
     """Return the form in which names are compared: lower case, runs of `-`, `_`, `.` as one `-` (PEP 503)."""
     return _SEPARATORS.sub("-", name).lower()
