@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from castform.home import castform_home
 from castform.plugins.environments import load_environment
 from castform.testing import FakeModel
 
@@ -134,7 +133,8 @@ def test_a_wrong_name_and_wrong_arguments_are_told_from_the_other_interpreter(ho
 
 
 def test_it_trains_the_small_model(home):
-    weights = castform_home() / "models" / "smollm2-135m"
+    kept = Path(os.environ.get("CASTFORM_HOME") or "~/.castform").expanduser()
+    weights = kept / "models" / "smollm2-135m"
     if not weights.exists():
         pytest.skip("no weights: castform model pull smollm2-135m")
     settings = {
