@@ -24,6 +24,7 @@ from benchmax.envs import (
     StaticBearerAuth,
     bind_model_auth,
 )
+from benchmax.envs.observe import observe_rollouts
 from benchmax.rewards.judge import Judge, JudgeError
 from benchmax.rewards.rubric import Rubric, evaluate_single_rubric, rubric_reward_key
 from benchmax.rewards.scoring import score_group_rubrics, score_rubrics
@@ -143,15 +144,36 @@ async def test_a_judge_that_gives_no_verdict_costs_that_rollout_its_score_and_no
     assert failed.error is not None and words in failed.error
 
 
-async def test_a_judge_that_hangs_costs_that_rollout_its_score_and_no_other() -> None:
+async def test_a_judge_that_hangs_costs_that_rollout_its_score_and_no_other(
+    skip_seconds: Callable[[float], None],
+) -> None:
+    asked, other_scored = asyncio.Semaphore(0), asyncio.Event()
+
     async def script(request: ScriptedRequest) -> Answer:
         if about(request) == "r0":
+            asked.release()
             await asyncio.Event().wait()
         return RIGHT
 
-    (failed, scored), _ = await run(script, timeout=1.0)
+    class Observer:
+        def on_call(self, *call: Any) -> None: ...
+
+        def on_attempt(self, attempt: Any) -> None:
+            if attempt.rollout_id == "r1":
+                other_scored.set()
+
+    async def pass_the_limit() -> None:
+        for _ in (CORRECT, RUDE):
+            await asked.acquire()
+        await other_scored.wait()
+        skip_seconds(31)
+
+    with observe_rollouts(Observer()):
+        passing = asyncio.create_task(pass_the_limit())
+        (failed, scored), _ = await run(script, timeout=30.0)
+        await passing
     assert scored == SCORED
-    assert failed == RolloutOutcome({}, "judge_error", "no verdict within 1 seconds")
+    assert failed == RolloutOutcome({}, "judge_error", "no verdict within 30 seconds")
 
 
 async def test_a_group_judge_that_gives_no_verdict_leaves_the_group_unscored() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -86,23 +86,35 @@ async def test_a_clean_up_that_fails_after_the_score_is_logged_and_the_score_sta
     assert record.exc_info and isinstance(record.exc_info[1], KeyError)
 
 
+def make_endless(skip_seconds: Callable[[float], None]) -> Callable[[ScriptedRequest], Awaitable[Answer]]:
+    """Return a model that outlasts a rollout of a minute."""
+
+    async def endless(request: ScriptedRequest) -> Answer:
+        skip_seconds(61)
+        return await hang(request)
+
+    return endless
+
+
 async def test_a_clean_up_that_fails_after_the_time_limit_is_logged_and_the_limit_is_the_reason(
-    caplog: pytest.LogCaptureFixture,
+    caplog: pytest.LogCaptureFixture, skip_seconds: Callable[[float], None]
 ) -> None:
     env = LeavesMess()
-    env.rollout_timeout_seconds = 0.2
-    rollout = await attempted(env, hang)
+    env.rollout_timeout_seconds = 60.0
+    rollout = await attempted(env, make_endless(skip_seconds))
     assert (rollout.termination_reason, rollout.rewards) == ("harness_timeout", {})
-    assert rollout.error == "the rollout took longer than 0.2 seconds"
+    assert rollout.error == "the rollout took longer than 60.0 seconds"
     (record,) = records_of(caplog, "benchmax.envs.base.attempt")
     assert (record.levelname, record.getMessage()) == ("WARNING", "clean-up after rollout r1 failed")
     assert record.exc_info and isinstance(record.exc_info[1], KeyError)
 
 
-async def test_a_time_limit_alone_is_nothing_to_log(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_time_limit_alone_is_nothing_to_log(
+    caplog: pytest.LogCaptureFixture, skip_seconds: Callable[[float], None]
+) -> None:
     env = Chat()
-    env.rollout_timeout_seconds = 0.2
-    rollout = await attempted(env, hang)
+    env.rollout_timeout_seconds = 60.0
+    rollout = await attempted(env, make_endless(skip_seconds))
     assert (rollout.termination_reason, rollout.rewards) == ("harness_timeout", {})
     assert records_of(caplog, "benchmax.envs.base.attempt") == []
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -307,10 +307,20 @@ async def test_a_plain_function_over_time_does_not_hold_up_the_rollout() -> None
     assert outcome.rewards == {"x": 1.0} and "took longer" in tool_texts(requests)[0]
 
 
-async def test_a_rollout_over_time_keeps_its_transcript() -> None:
+def make_endless(skip_seconds: Callable[[float], None]) -> Callable[[], Awaitable[str]]:
+    """Return a tool that outlasts a rollout of a minute."""
+
+    async def endless() -> str:
+        skip_seconds(61)
+        return await forever()
+
+    return endless
+
+
+async def test_a_rollout_over_time_keeps_its_transcript(skip_seconds: Callable[[float], None]) -> None:
     class Env(ChatEnv):
-        tools = (forever,)
-        rollout_timeout_seconds = 1.0
+        tools = (make_endless(skip_seconds),)
+        rollout_timeout_seconds = 60.0
 
     class Observer:
         def on_call(self, *call: Any) -> None: ...
@@ -320,15 +330,17 @@ async def test_a_rollout_over_time_keeps_its_transcript() -> None:
 
     observer = Observer()
     with observe_rollouts(observer):
-        (outcome,), _ = await run(Env(), [{"tool_calls": [function_call("c1", "forever")]}])
-    assert outcome == RolloutOutcome({}, "harness_timeout", "the rollout took longer than 1.0 seconds")
-    assert observer.attempt.messages[-1]["tool_calls"][0]["function"]["name"] == "forever"
+        (outcome,), _ = await run(Env(), [{"tool_calls": [function_call("c1", "endless")]}])
+    assert outcome == RolloutOutcome({}, "harness_timeout", "the rollout took longer than 60.0 seconds")
+    assert observer.attempt.messages[-1]["tool_calls"][0]["function"]["name"] == "endless"
 
 
-async def test_a_clean_up_that_fails_after_the_time_limit_does_not_break_the_group() -> None:
+async def test_a_clean_up_that_fails_after_the_time_limit_does_not_break_the_group(
+    skip_seconds: Callable[[float], None],
+) -> None:
     class Env(ChatEnv):
-        tools = (forever,)
-        rollout_timeout_seconds = 1.0
+        tools = (make_endless(skip_seconds),)
+        rollout_timeout_seconds = 60.0
 
         @asynccontextmanager
         async def rollout_context(self, rollout_id: str, example: Example[Any]) -> AsyncIterator[None]:
@@ -337,20 +349,21 @@ async def test_a_clean_up_that_fails_after_the_time_limit_does_not_break_the_gro
             finally:
                 raise OSError("cannot remove the folder")
 
-    (outcome,), _ = await run(Env(), [{"tool_calls": [function_call("c1", "forever")]}])
-    assert outcome == RolloutOutcome({}, "harness_timeout", "the rollout took longer than 1.0 seconds")
+    (outcome,), _ = await run(Env(), [{"tool_calls": [function_call("c1", "endless")]}])
+    assert outcome == RolloutOutcome({}, "harness_timeout", "the rollout took longer than 60.0 seconds")
 
 
-async def test_a_reward_over_time_is_reward_error() -> None:
+async def test_a_reward_over_time_is_reward_error(skip_seconds: Callable[[float], None]) -> None:
     class Env(ChatEnv):
-        rollout_timeout_seconds = 1.0
+        rollout_timeout_seconds = 60.0
 
         async def compute_reward(self, rollout: BaseRollout) -> RewardMap:
+            skip_seconds(61)
             await forever()
             return {}
 
     (outcome,), _ = await run(Env(), [SAYS_42])
-    assert outcome.termination_reason == "reward_error" and "longer than 1.0" in str(outcome.error)
+    assert outcome.termination_reason == "reward_error" and "longer than 60.0" in str(outcome.error)
 
 
 def test_a_copy_shares_nothing_that_can_change() -> None:

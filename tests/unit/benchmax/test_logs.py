@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -102,41 +102,43 @@ class _MessyContext(_Env):
 
 
 class _LateMess(_MessyContext):
-    rollout_timeout_seconds = 0.5
+    rollout_timeout_seconds = 60.0
+
+    def __init__(self, skip_seconds: Callable[[float], None]) -> None:
+        super().__init__()
+        self.skip_seconds = skip_seconds
 
     async def compute_reward(self, rollout: BaseRollout) -> dict[str, float]:
+        self.skip_seconds(61)
         await asyncio.Event().wait()
         return {}
 
 
-class _Late(_Env):
-    rollout_timeout_seconds = 0.5
-
-    async def compute_reward(self, rollout: BaseRollout) -> dict[str, float]:
-        await asyncio.Event().wait()
-        return {}
+class _Late(_LateMess):
+    rollout_context = BaseEnv.rollout_context
 
 
-@pytest.mark.parametrize("env", [_MessyContext(), _LateMess()])
+@pytest.mark.parametrize("late", [False, True])
 async def test_a_clean_up_that_fails_is_logged_with_its_traceback(
-    env: BaseEnv, caplog: pytest.LogCaptureFixture
+    late: bool, caplog: pytest.LogCaptureFixture, skip_seconds: Callable[[float], None]
 ) -> None:
-    records = await _logged(env, caplog)
+    records = await _logged(_LateMess(skip_seconds) if late else _MessyContext(), caplog)
     (record,) = [r for r in records if "clean-up" in r.getMessage()]
     assert record.getMessage() == "clean-up after rollout r1 failed"
     assert record.exc_info and isinstance(record.exc_info[1], OSError)
 
 
 async def test_a_rollout_that_only_took_too_long_has_no_failed_clean_up(
-    caplog: pytest.LogCaptureFixture,
+    caplog: pytest.LogCaptureFixture, skip_seconds: Callable[[float], None]
 ) -> None:
-    assert [r.getMessage() for r in await _logged(_Late(), caplog) if "clean-up" in r.getMessage()] == []
+    records = await _logged(_Late(skip_seconds), caplog)
+    assert [r.getMessage() for r in records if "clean-up" in r.getMessage()] == []
 
 
 class _Swallows(_Env):
     """Its context takes the interruption for itself, so the rollout never comes to an end of its own."""
 
-    rollout_timeout_seconds = 0.5
+    rollout_timeout_seconds = 60.0
 
     @asynccontextmanager
     async def rollout_context(self, rollout_id: str, example: Any) -> AsyncIterator[None]:

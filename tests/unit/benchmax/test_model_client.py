@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import Any
@@ -70,20 +70,22 @@ async def test_request_defaults_are_added_nest_and_end() -> None:
     assert sent[2] == BODY
 
 
-async def test_a_slow_reply_is_given_up_without_a_retry() -> None:
-    client = ModelClient(CallLimits(retries=3, retry_seconds=0.0, timeout_seconds=0.3))
+async def test_a_slow_reply_is_given_up_without_a_retry(skip_seconds: Callable[[float], None]) -> None:
+    client = ModelClient(CallLimits(retries=3, retry_seconds=0.0, timeout_seconds=30.5))
     connections = 0
 
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         nonlocal connections
         connections += 1
+        await reader.readuntil(b"\r\n\r\n")
+        skip_seconds(31)
         await reader.read()
         writer.close()
 
     server = await asyncio.start_server(silent, "127.0.0.1", 0)
     host, port = server.sockets[0].getsockname()[:2]
     context = ModelRequestContext(f"http://{host}:{port}/v1", "m", "r")
-    with pytest.raises(RolloutFailure, match=r"no whole reply within 0\.3 seconds"):
+    with pytest.raises(RolloutFailure, match=r"no whole reply within 30\.5 seconds"):
         await client.complete(context, StaticBearerAuth("k"), BODY)
     await client.aclose()
     server.close()

@@ -84,16 +84,21 @@ async def test_a_reward_means_the_same_in_a_thread(score):
     assert told[0] == told[1]
 
 
-async def test_a_reward_that_outlasts_its_rollout_is_left_behind():
-    free = threading.Event()
-    environment = Scored(lambda name: float(name == "warm" or free.wait(60)))
+async def test_a_reward_that_outlasts_its_rollout_is_left_behind(skip_seconds):
+    loop, free = asyncio.get_running_loop(), threading.Event()
+
+    def outlast(name):
+        loop.call_soon_threadsafe(skip_seconds, 61)
+        return float(free.wait(60))
+
+    environment = Scored(outlast)
+    environment.rollout_timeout_seconds = 60.0
     async with FakeModel(lambda request: "hello") as model:
-        await model.run_group(environment, example("warm"))
-        environment.rollout_timeout_seconds = 1.0
-        (rollout,) = (await model.run_group(environment, example("x"))).rollouts
+        group = await model.run_group(environment, example("x"), timeout_seconds=600)
     free.set()
+    (rollout,) = group.rollouts
     assert (rollout.termination_reason, rollout.score) == ("reward_error", None)
-    assert rollout.error == "the rollout took longer than 1.0 seconds"
+    assert rollout.error == "the rollout took longer than 60.0 seconds"
 
 
 async def test_a_thread_has_an_event_loop_of_its_own_and_the_rollout_s_context():

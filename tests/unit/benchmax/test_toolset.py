@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import pickle
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, ClassVar
 
@@ -139,9 +139,15 @@ async def test_a_rollout_that_fails_in_a_tool_closes_its_tools() -> None:
     assert [counter.closed for counter in Counter.made] == [1]
 
 
-async def test_a_rollout_out_of_time_closes_its_tools() -> None:
+async def test_a_rollout_out_of_time_closes_its_tools(skip_seconds: Callable[[float], None]) -> None:
+    class Endless(Counter):
+        async def wait(self) -> None:
+            skip_seconds(61)
+            await super().wait()
+
     class Short(Env):
-        rollout_timeout_seconds = 0.3
+        rollout_timeout_seconds = 60.0
+        tools = (Endless,)
 
     outcome = (await run(Short(), calls("wait")))["r0"]
     assert outcome.termination_reason == "harness_timeout"

@@ -153,29 +153,32 @@ async def test_outcomes_that_are_none_fail_the_group():
         assert {r.score for r in group.rollouts} == {None}
 
 
-async def test_a_group_that_hangs_is_cancelled_and_counted():
-    ended = []
+async def test_a_group_that_hangs_is_cancelled_and_counted(skip_seconds):
+    both, ended = asyncio.Barrier(2), []
 
     async def attempt(request):
         try:
+            await both.wait()
+            skip_seconds(61)
             await asyncio.Event().wait()
         finally:
             ended.append(request.rollout_id)
 
     endpoint = Recorder()
-    group = await run(Bare(attempt), endpoint, timeout_seconds=0.05)
+    group = await run(Bare(attempt), endpoint, timeout_seconds=60.5)
     assert {(r.termination_reason, r.score) for r in group.rollouts} == {("rollout_timeout", None)}
-    assert "after 0.05 s" in group.rollouts[0].error
+    assert "after 60.5 s" in group.rollouts[0].error
     assert sorted(ended) == endpoint.closed == ["g-0", "g-1"]
 
 
-async def test_a_timeout_keeps_the_transcript_of_what_had_settled():
+async def test_a_timeout_keeps_the_transcript_of_what_had_settled(skip_seconds):
     class HangsInGroupScoring(Sums):
         async def compute_group_rewards(self, rollouts):
+            skip_seconds(61)
             await asyncio.Event().wait()
 
     endpoint = ScriptedEndpoint(lambda request: "6")
-    group = await run(HangsInGroupScoring(), endpoint, timeout_seconds=1.0)
+    group = await run(HangsInGroupScoring(), endpoint, timeout_seconds=60.0)
     await endpoint.aclose()
     assert {r.termination_reason for r in group.rollouts} == {"rollout_timeout"}
     assert {r.messages[-1]["content"] for r in group.rollouts} == {"6"}

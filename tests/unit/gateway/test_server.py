@@ -52,7 +52,7 @@ class HeldEngine:
 
 
 async def acquire(semaphore):
-    assert await asyncio.to_thread(semaphore.acquire, timeout=20)
+    assert await asyncio.to_thread(semaphore.acquire, timeout=60)
 
 
 def header(key):
@@ -192,15 +192,19 @@ async def test_unknown_fields_are_reported_to_the_client_and_in_the_record(make_
     assert (await bench.calls())[0].overrides == ("turbo=True->ignored",)
 
 
-async def test_an_expired_session_aborts_what_runs_and_says_so():
+async def test_an_expired_session_aborts_what_runs_and_says_so(skip_seconds):
+    async def expire():
+        skip_seconds(61)
+
     engine = HeldEngine()
     gateway = Gateway(engine, make_fake_tokenizer(), log_path=None, model_name="fake").start()
     try:
         spec = SessionSpec(session_id="s")
-        grant = await gateway.submit(gateway.open_session(spec, ttl_seconds=0.3))
+        grant = await gateway.submit(gateway.open_session(spec, ttl_seconds=60))
         async with aiohttp.ClientSession(headers=header(grant.api_key)) as http:
             asking = asyncio.create_task(http.post(f"{grant.base_url}/chat/completions", json=GO))
             await acquire(engine.begun)
+            await gateway.submit(expire())
             await acquire(engine.cancelled)
             reply = await asking
             assert (reply.status, (await reply.json())["error"]["code"]) == (503, "session_closed")

@@ -158,6 +158,10 @@ def hangs(completion, *, event: Any = threading.Event()):
     event.wait(30)
 
 
+async def at_once(completion):
+    return 1
+
+
 BROKEN = [
     (raises, "reward_error", "t: KeyError: 'x'"),
     (exits, "reward_error", "t: SystemExit: 3"),
@@ -185,12 +189,11 @@ def test_a_metric_that_gives_no_number_is_left_out_and_the_rest_stands(function,
 
 
 def test_what_takes_too_long_is_a_verifier_timeout_or_a_metric_less():
-    slow = {"function": hangs, "timeout_seconds": 0.01}
     with pytest.raises(RolloutFailure) as caught:
-        score(term(slow["function"]), timeout_seconds=0.01)
+        score(term(hangs), timeout_seconds=0.01)
     assert caught.value.termination_reason == "verifier_timeout"
     assert caught.value.message == "t took longer than 0.01 s"
-    assert score(term(hangs, weight=0), term(lambda c: 1, "fine"), timeout_seconds=0.01) == {"fine": 1}
+    assert score(term(hangs, weight=0), term(at_once, "fine"), timeout_seconds=0.01) == {"fine": 1}
 
 
 def test_a_truth_value_counts_as_one_or_zero_and_the_border_of_numbers_is_in():
