@@ -39,7 +39,9 @@ def read_requested(text: str) -> Requested:
     """Take what was asked for apart. Raises UsageError for what is no requirement, wheel or folder."""
     if text.startswith(("http://", "https://", "file://")):
         name = text.rpartition("/")[2].partition("-")[0].replace("_", "-") or "castform-env-x"
-        raise UsageError(f"{text} is an address without a name", hint=f"'{name} @ {text}' names what is there")
+        raise UsageError(
+            f"{text} is an address without a name", hint=f"'{name} @ {text}' names what is there"
+        )
     path = expand_home(text)
     if text.strip() and path.is_dir():
         return _read_folder(text, path.resolve())

@@ -91,6 +91,4 @@ def test_a_bare_address_is_told_with_the_name_that_it_needs():
     with pytest.raises(UsageError) as caught:
         read_requested("https://example.org/castform_env_x-1.0-py3-none-any.whl")
     assert "is an address without a name" in str(caught.value)
-    assert (
-        "'castform-env-x @ https://example.org/castform_env_x-1.0-py3-none-any.whl'" in caught.value.hint
-    )
+    assert "'castform-env-x @ https://example.org/castform_env_x-1.0-py3-none-any.whl'" in caught.value.hint
