@@ -7,7 +7,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar
 
 from benchmax.envs import Environment, Example
 from castform.certify.checks.isolation import check_isolation
@@ -33,8 +33,12 @@ TASK_CYCLES = 40
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Options:
-    """How much is looked at."""
+    """How an environment is examined. `OptionWords` has the same names, for those who call with keywords."""
 
+    args: Mapping[str, Any] | None = None
+    """The environment's arguments."""
+    base_dir: Path | None = None
+    """Where relative dataset paths start; None: where the environment is."""
     split: Split = "train"
     """The split whose examples are played; both are loaded."""
     examples: int = 8
@@ -45,6 +49,19 @@ class Options:
     seed: int = 0
     timeout_seconds: float = 30.0
     """Of one group."""
+
+
+class OptionWords(TypedDict, total=False):
+    """`Options` as keyword arguments: what is left out is as it is there."""
+
+    args: Mapping[str, Any] | None
+    base_dir: Path | None
+    split: Split
+    examples: int
+    scripts: int
+    weights: Mapping[str, float]
+    seed: int
+    timeout_seconds: float
 
 
 class Examined:

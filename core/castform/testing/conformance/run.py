@@ -9,14 +9,12 @@ import time
 import warnings
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from benchmax.envs.termination import describe_error
 from castform.errors import CastformError, MissingError, UsageError
 from castform.plugins.names import suggest_names
-from castform.rollouts import Split
-from castform.testing.conformance.examined import Examined, Options
+from castform.testing.conformance.examined import Examined, Options, OptionWords
 from castform.testing.conformance.holdings import own_temp_dir
 from castform.testing.conformance.network_guard import guard_network
 from castform.testing.conformance.process_state import take_state
@@ -38,41 +36,24 @@ class NotCheckedWarning(UserWarning):
 def assert_conforms(
     environment_or_id: Examinable,
     *,
-    args: Mapping[str, Any] | None = None,
-    base_dir: Path | None = None,
-    split: Split = "train",
-    examples: int = 8,
-    scripts: int = 20,
-    weights: Mapping[str, float] | None = None,
-    seed: int = 0,
-    timeout_seconds: float = 30.0,
     only: Collection[str] | None = None,
     accept: Mapping[str, str] | None = None,
+    **options: Unpack[OptionWords],
 ) -> ConformanceReport:
     """Check that an environment keeps every rule, without a network, a key or a model.
 
     `environment_or_id` is an id, a path to a file, an environment, or a class or function that
-    makes one; `args` are its arguments. The first `examples` of `split` are played, and `scripts`
-    random reply scripts. `only` names the rules to check; `accept` maps a rule that may be broken
-    to the reason why. Call it from a plain test, not an async one.
+    makes one; `args` are its arguments, and `base_dir` is where relative paths of its data start.
+    The first `examples` (8) of `split` ("train") are played, and `scripts` (20) random reply
+    scripts. `weights` are those of rewards, `seed` (0) that of the random scripts. A group ends
+    after `timeout_seconds` (30). `only` names the rules to check; `accept` maps a rule that may be
+    broken to the reason why. Call it from a plain test, not an async one.
 
     AssertionError: rules are broken; it names each one, an example, and the way out. What could
     not be checked is in the report and in a NotCheckedWarning. UsageError for a rule that does not
     exist; and what `castform.plugins.load_environment` raises.
     """
-    report = check_conformance(
-        environment_or_id,
-        args=args,
-        base_dir=base_dir,
-        split=split,
-        examples=examples,
-        scripts=scripts,
-        weights=weights,
-        seed=seed,
-        timeout_seconds=timeout_seconds,
-        only=only,
-        accept=accept,
-    )
+    report = check_conformance(environment_or_id, only=only, accept=accept, **options)
     if report.broken:
         raise AssertionError(report.describe())
     if report.not_checked:
@@ -83,32 +64,15 @@ def assert_conforms(
 def check_conformance(
     environment_or_id: Examinable,
     *,
-    args: Mapping[str, Any] | None = None,
-    base_dir: Path | None = None,
-    split: Split = "train",
-    examples: int = 8,
-    scripts: int = 20,
-    weights: Mapping[str, float] | None = None,
-    seed: int = 0,
-    timeout_seconds: float = 30.0,
     only: Collection[str] | None = None,
     accept: Mapping[str, str] | None = None,
+    **options: Unpack[OptionWords],
 ) -> ConformanceReport:
-    """Return what came of every rule; arguments and errors as in `assert_conforms`, broken rules aside."""
+    """Return what came of every rule; options and errors as in `assert_conforms`, broken rules aside."""
     rules = choose_rules(only)
     choose_rules(accept)
     began = time.perf_counter()
-    with examine(
-        environment_or_id,
-        args=args,
-        base_dir=base_dir,
-        split=split,
-        examples=examples,
-        scripts=scripts,
-        weights=weights,
-        seed=seed,
-        timeout_seconds=timeout_seconds,
-    ) as examined:
+    with examine(environment_or_id, **options) as examined:
         results = [check_rule(rule, examined, accept or {}) for rule in rules]
     return ConformanceReport(
         environment=examined.subject.name, results=tuple(results), seconds=time.perf_counter() - began
@@ -116,40 +80,17 @@ def check_conformance(
 
 
 @contextmanager
-def examine(
-    environment_or_id: Examinable,
-    *,
-    args: Mapping[str, Any] | None = None,
-    base_dir: Path | None = None,
-    split: Split = "train",
-    examples: int = 8,
-    scripts: int = 20,
-    weights: Mapping[str, float] | None = None,
-    seed: int = 0,
-    timeout_seconds: float = 30.0,
-) -> Iterator[Examined]:
-    """Load an environment for `check_rule`; arguments and errors as in `assert_conforms`."""
+def examine(environment_or_id: Examinable, **words: Unpack[OptionWords]) -> Iterator[Examined]:
+    """Load an environment for `check_rule`; options and errors as in `assert_conforms`."""
+    options = Options(**words)
     _check_no_loop()
     _check_extra()
     with quiet_logs(), own_temp_dir() as temp_dir, guard_network() as network:
         before = take_state()
-        subject = open_subject(environment_or_id, args, base_dir)
+        subject = open_subject(environment_or_id, options.args, options.base_dir)
         changes = take_state().changes(before)
         before.restore()
-        yield Examined(
-            subject,
-            Options(
-                split=split,
-                examples=examples,
-                scripts=scripts,
-                weights=dict(weights or {}),
-                seed=seed,
-                timeout_seconds=timeout_seconds,
-            ),
-            network=network,
-            temp_dir=temp_dir,
-            loading_changes=changes,
-        )
+        yield Examined(subject, options, network=network, temp_dir=temp_dir, loading_changes=changes)
 
 
 @contextmanager

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import subprocess
 import sys
 import warnings
 from pathlib import Path
+from typing import get_type_hints
 
 import breakers
 import pytest
@@ -14,6 +16,8 @@ import pytest
 from castform.errors import MissingError, UsageError
 from castform.testing import assert_conforms, check_conformance
 from castform.testing.conformance import RULES
+from castform.testing.conformance.examined import Options, OptionWords
+from castform.testing.conformance.run import examine
 
 SOUND = Path(__file__).parents[3] / "environments" / "sound"
 OTHER_PROCESS = {"stable_identity", "fixed_order", "no_heavy_import", "no_network"}
@@ -98,6 +102,37 @@ def test_rules_and_subjects_that_do_not_exist_are_refused_before_anything_runs()
         check_conformance(breakers.Doubles(), args={"max_turns": 2})
     with pytest.raises(UsageError, match="made a PosixPath, not"):
         check_conformance(lambda: Path())
+
+
+def test_every_entry_takes_the_same_options_and_refuses_others():
+    said = {"loads", "max_examples"}
+    for entry in (check_conformance, assert_conforms):
+        report = entry(
+            breakers.Doubles,
+            args={"max_turns": 2},
+            base_dir=Path(),
+            split="eval",
+            examples=2,
+            scripts=1,
+            weights={"correct": 2.0},
+            seed=3,
+            timeout_seconds=9.0,
+            only=said,
+            accept={"pickles": "why not"},
+        )
+        assert {result.rule for result in report.results} == said
+        with pytest.raises(TypeError, match="exampels"):
+            entry(breakers.Doubles, exampels=2)
+    fields = {field.name for field in dataclasses.fields(Options)}
+    assert fields == set(get_type_hints(OptionWords)) and len(fields) == 8
+
+
+def test_options_reach_what_is_examined():
+    with examine(breakers.Doubles, split="eval", examples=2, timeout_seconds=9.0) as examined:
+        assert examined.options == Options(split="eval", examples=2, timeout_seconds=9.0)
+        assert len(examined.examples) == 2
+    with examine(breakers.Doubles) as examined:
+        assert examined.options == Options()
 
 
 def test_without_hypothesis_it_says_what_to_install(monkeypatch):
