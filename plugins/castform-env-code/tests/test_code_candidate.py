@@ -6,6 +6,7 @@ import asyncio
 import os
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from castform_env_code.candidate import (
@@ -23,6 +24,8 @@ from benchmax.envs import RolloutFailure
 SECCOMP = Layers(audit=False)
 AUDIT = Layers(seccomp=False, required=False)
 confined = pytest.mark.skipif(not can_confine(), reason="no seccomp filter for this machine")
+A_SECOND: dict[str, Any] = {"cpu_seconds": 1, "wall_seconds": 200.0}
+"""Of processor time, and on a busy machine as long as it takes."""
 either_layer = pytest.mark.parametrize(
     "layers", [pytest.param(SECCOMP, marks=confined), AUDIT], ids=["seccomp", "audit"]
 )
@@ -136,18 +139,21 @@ def f(n):
         "os.execv('/bin/true', ['true'])",
         "os.posix_spawn('/bin/true', ['true'], {})",
         "os.kill(os.getppid(), 9)",
-        "os.mkdir('/tmp/made-by-a-candidate')",
+        "os.mkdir(MADE)",
         "os.unlink('/tmp/none')",
-        "os.chmod('/tmp', 0o777)",
+        "os.chmod('/tmp', 0o1777)",
         "__import__('_socket').socket()",
         "__import__('subprocess').run(['true'])",
     ],
 )
-def test_files_processes_threads_signals_and_sockets_are_refused(act: str, layers: Layers) -> None:
-    source = f"import os\ndef f():\n    try:\n        {act}\n    except (OSError, RuntimeError, ImportError) as e:\n        return 'refused'\n    return 'done'"
+def test_files_processes_threads_signals_and_sockets_are_refused(
+    act: str, layers: Layers, tmp_path: Path
+) -> None:
+    made = tmp_path / "made-by-a-candidate"
+    source = f"import os\nMADE = {str(made)!r}\ndef f():\n    try:\n        {act}\n    except (OSError, RuntimeError, ImportError) as e:\n        return 'refused'\n    return 'done'"
     (outcome,) = run(source, layers=layers).outcomes
     assert outcome == Returned(value="refused")
-    assert not Path("/tmp/made-by-a-candidate").exists()
+    assert not made.exists()
 
 
 @confined
@@ -178,7 +184,7 @@ def test_a_fork_bomb_makes_no_process() -> None:
 
 
 def test_an_infinite_loop_runs_out_of_processor_time() -> None:
-    made = run("def f(n):\n    while n: pass\n    return n", [(0,), (1,), (0,)], cpu_seconds=1)
+    made = run("def f(n):\n    while n: pass\n    return n", [(0,), (1,), (0,)], **A_SECOND)
     assert made.ending == "died" and made.defined
     assert made.outcomes == (Returned(value=0),)
     assert made.error == "it ran out of processor time"
@@ -194,7 +200,7 @@ def f():
             while True: pass
         except BaseException: pass
 """
-    made = run(source, cpu_seconds=1)
+    made = run(source, **A_SECOND)
     assert made.ending == "died" and made.outcomes == ()
 
 
@@ -238,28 +244,31 @@ def test_leaving_early_earns_what_was_returned_before() -> None:
 
 def test_a_recursion_without_end_costs_its_own_process() -> None:
     source = "import sys\nsys.setrecursionlimit(10**9)\ndef f(): return f()"
-    made = run(source, cpu_seconds=1)
+    made = run(source, **A_SECOND)
     assert made.ending in ("died", "finished")
     assert not any(isinstance(outcome, Returned) for outcome in made.outcomes)
 
 
 async def test_the_event_loop_goes_on_and_the_processes_are_bounded_by_cores() -> None:
-    source = "def f():\n    n = 0\n    for i in range(3_000_000): n += i\n    return n"
-    work = asyncio.gather(
-        *(
-            run_candidate(source, "f", [()], layers=Layers(required=can_confine()))
-            for _ in range((os.cpu_count() or 1) + 2)
-        )
-    )
-    most = turns = 0
-    while not work.done():
+    cores = os.cpu_count() or 1
+    layers = Layers(required=can_confine())
+    endless, limits = "def f():\n    while True: pass", Limits(cpu_seconds=100, wall_seconds=200.0)
+    running = [
+        asyncio.create_task(run_candidate(endless, "f", [()], limits=limits, layers=layers))
+        for _ in range(cores + 2)
+    ]
+    async with asyncio.timeout(120):
+        while _children() < cores:  # noqa: ASYNC110 - only the kernel knows
+            await asyncio.sleep(0.002)
+    for _ in range(20):  # a loop that waits for a process would not get here
         await asyncio.sleep(0.002)
-        turns += 1
-        most = max(most, _children())
-    made = await work
-    assert all(isinstance(run.outcomes[0], Returned) for run in made)
-    assert most <= (os.cpu_count() or 1)
-    assert turns > 20  # a loop that waits for a process would have had a turn a process
+        assert _children() == cores
+    for work in running:
+        work.cancel()
+    ended = await asyncio.gather(*running, return_exceptions=True)
+    assert [type(end) for end in ended] == [asyncio.CancelledError] * (cores + 2)
+    made = await run_candidate("def f(): return 1", "f", [()], layers=layers)  # the cores are free again
+    assert made.outcomes == (Returned(value=1),)
 
 
 def _children() -> int:
@@ -276,8 +285,8 @@ def _command(pid: str) -> bytes:
         return b""
 
 
-async def test_cancelling_ends_the_process() -> None:
-    before = _folders()
+async def test_cancelling_ends_the_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # where no other test makes folders
     work = asyncio.create_task(
         run_candidate(
             "def f():\n    while True: pass",
@@ -288,17 +297,17 @@ async def test_cancelling_ends_the_process() -> None:
         )
     )
     async with asyncio.timeout(30):
-        while not _folders() - before:  # noqa: ASYNC110 - its folder tells that it has begun
+        while not _inside(tmp_path):  # noqa: ASYNC110 - its folder tells that it has begun
             await asyncio.sleep(0)
     work.cancel()
     with pytest.raises(asyncio.CancelledError):
         await work
     assert _children() == 0
-    assert not _folders() - before
+    assert not _inside(tmp_path)
 
 
-def _folders() -> set[Path]:
-    return set(Path(tempfile.gettempdir()).glob("castform-code-*"))
+def _inside(folder: Path) -> list[Path]:
+    return list(folder.iterdir())
 
 
 @confined
