@@ -7,7 +7,7 @@ import os
 import pickle
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -72,8 +72,8 @@ async def failure_of(server: McpServer) -> str:
 
 
 async def is_gone(pid: int) -> bool:
-    """Whether a process ends within a second or two; a zombie that init has not fetched yet is gone."""
-    for _ in range(200):
+    """Whether a process ends within a minute; a zombie that init has not fetched yet is gone."""
+    for _ in range(6000):
         if not _runs(pid):
             return True
         await asyncio.sleep(0.01)
@@ -93,32 +93,29 @@ def _runs(pid: int) -> bool:
 # --- over stdio ------------------------------------------------------------------------------------
 
 
-async def test_results_errors_and_refusals_reach_the_model_in_words() -> None:
+async def test_results_errors_and_refusals_reach_the_model_in_words(monkeypatch: Any) -> None:
     server = plain(env={"KEY": "mine"}, pass_env=["PLAIN_TEST_KEY"])
-    os.environ["PLAIN_TEST_KEY"] = "passed"
-    os.environ["PLAIN_TEST_SECRET"] = "kept"
-    try:
-        async with opened(server) as call:
-            pid = int(await call("pid"))
-            assert await call("echo", text="hé\nho") == "hé\nho"
-            assert await call("echo", txt="x") == (
-                "Invalid arguments for tool 'echo': 'text' is missing; 'txt' is not a parameter. Its parameters: 'text'."
-            )
-            assert await call("fail") == "Error: disk full"
-            assert await call("refuse") == "Error: no such thing"
-            assert await call("structured") == '{"degrees":21}'
-            assert await call("picture") == (
-                "a pixel\n[image/png, 8 bytes]\n[audio/wav, 3 bytes]\nlog: file:///log\ninside"
-            )
-            names = ("KEY", "PLAIN_TEST_KEY", "PLAIN_TEST_SECRET", "PATH")
-            seen = [await call("env", name=name) for name in names]
-            assert seen == ["mine", "passed", "unset", os.environ["PATH"]]
-            assert call.tools["echo"].description == "Say it again."
-            assert call.tools["files_read_it_2"].description == "Read"
-            assert "odd' wrongly: ValidationError: 1 validation error" in await call.failure("odd")
-            assert "is gone before the call of 'echo'" in await call.failure("echo", text="x")
-    finally:
-        del os.environ["PLAIN_TEST_KEY"], os.environ["PLAIN_TEST_SECRET"]
+    monkeypatch.setenv("PLAIN_TEST_KEY", "passed")
+    monkeypatch.setenv("PLAIN_TEST_SECRET", "kept")
+    async with opened(server) as call:
+        pid = int(await call("pid"))
+        assert await call("echo", text="hé\nho") == "hé\nho"
+        assert await call("echo", txt="x") == (
+            "Invalid arguments for tool 'echo': 'text' is missing; 'txt' is not a parameter. Its parameters: 'text'."
+        )
+        assert await call("fail") == "Error: disk full"
+        assert await call("refuse") == "Error: no such thing"
+        assert await call("structured") == '{"degrees":21}'
+        assert await call("picture") == (
+            "a pixel\n[image/png, 8 bytes]\n[audio/wav, 3 bytes]\nlog: file:///log\ninside"
+        )
+        names = ("KEY", "PLAIN_TEST_KEY", "PLAIN_TEST_SECRET", "PATH")
+        seen = [await call("env", name=name) for name in names]
+        assert seen == ["mine", "passed", "unset", os.environ["PATH"]]
+        assert call.tools["echo"].description == "Say it again."
+        assert call.tools["files_read_it_2"].description == "Read"
+        assert "odd' wrongly: ValidationError: 1 validation error" in await call.failure("odd")
+        assert "is gone before the call of 'echo'" in await call.failure("echo", text="x")
     assert await is_gone(pid)
 
 
@@ -156,17 +153,28 @@ async def test_a_server_that_dies_between_or_during_calls_is_named_with_its_exit
         assert "MCP server 'plain'" in told and "killed by SIGKILL; its stderr is empty" in told
 
 
-async def test_a_call_that_takes_too_long_is_told_while_the_server_still_answers() -> None:
-    async with opened(plain(call_timeout_seconds=0.2)) as call:
-        assert await call("hang") == "Tool 'hang' took longer than 0.2 seconds and was stopped."
+async def test_a_call_that_takes_too_long_is_told_while_the_server_still_answers(
+    skip_seconds: Callable[[float], None],
+) -> None:
+    async with opened(plain(call_timeout_seconds=60.5)) as call:
+        hanging = asyncio.create_task(call("hang"))
+        assert await call("echo", text="beside it") == "beside it"  # read after the call that hangs
+        skip_seconds(61)
+        assert await hanging == "Tool 'hang' took longer than 60.5 seconds and was stopped."
         assert await call("echo", text="still here") == "still here"
 
 
-async def test_a_server_that_answers_nothing_any_more_ends_the_rollout() -> None:
-    async with opened(plain("deaf", call_timeout_seconds=0.1)) as call:
+async def test_a_server_that_answers_nothing_any_more_ends_the_rollout(
+    skip_seconds: Callable[[float], None],
+) -> None:
+    async with opened(plain("deaf", call_timeout_seconds=60.5)) as call:
         pid = int(await call("pid"))
-        assert await call.failure("hang") == (
-            "MCP server 'plain' has not answered the call of 'hang' for 0.1 seconds, nor a ping after it "
+        hanging = asyncio.create_task(call.failure("hang"))
+        while not hanging.done():  # the time of the call, then that of the ping
+            await asyncio.sleep(0.01)
+            skip_seconds(1)
+        assert await hanging == (
+            "MCP server 'plain' has not answered the call of 'hang' for 60.5 seconds, nor a ping after it "
             "(it was running; its stderr is empty)"
         )
     assert await is_gone(pid)
@@ -331,6 +339,8 @@ class HttpServer:
         self.log: list[str] = []
         self.status = 0
         self.hangs = False
+        self.hanging = asyncio.Semaphore(0)
+        """One for each request that is never answered."""
         self.url = ""
         self.sessions = 0
 
@@ -344,6 +354,7 @@ class HttpServer:
         if "id" not in message:
             return web.Response(status=202)
         if self.hangs:
+            self.hanging.release()
             await asyncio.Event().wait()
         result: dict[str, Any] = {}
         headers = {}
@@ -395,21 +406,29 @@ async def test_each_rollout_has_a_session_over_http_with_headers_and_token_and_e
     assert "the environment variable WHO_TOKEN is not set" in await failure_of(server)
 
 
-@pytest.mark.parametrize(
-    ("status", "hangs", "told"),
-    [
-        (500, False, "cannot be used any more since the call of 'who': "),
-        (404, False, "cannot be used any more since the call of 'who': Session terminated"),
-        (0, True, "has not answered the call of 'who' for 0.2 seconds, nor a ping after it"),
-    ],
-)
-async def test_an_http_server_that_fails_between_calls_is_typed(
-    http: HttpServer, status: int, hangs: bool, told: str
-) -> None:
-    async with opened(McpServer(url=http.url, name="h", call_timeout_seconds=0.2)) as call:
+@pytest.mark.parametrize("status", [500, 404])
+async def test_an_http_server_that_fails_between_calls_is_typed(http: HttpServer, status: int) -> None:
+    async with opened(McpServer(url=http.url, name="h")) as call:
         assert await call("who") == "s1 None None"
-        http.status, http.hangs = status, hangs
-        assert (await call.failure("who")).startswith(f"MCP server 'h' {told}")
+        http.status = status
+        told = await call.failure("who")
+        assert told.startswith("MCP server 'h' cannot be used any more since the call of 'who': ")
+        assert told.endswith("Session terminated") == (status == 404)
+
+
+async def test_an_http_server_that_answers_nothing_any_more_is_typed(
+    http: HttpServer, skip_seconds: Callable[[float], None]
+) -> None:
+    async with opened(McpServer(url=http.url, name="h", call_timeout_seconds=20.5)) as call:
+        assert await call("who") == "s1 None None"
+        http.hangs = True
+        hanging = asyncio.create_task(call.failure("who"))
+        for seconds in (21, 6):  # of the call, then of the ping
+            await http.hanging.acquire()
+            skip_seconds(seconds)
+        assert (await hanging).startswith(
+            "MCP server 'h' has not answered the call of 'who' for 20.5 seconds, nor a ping after it"
+        )
 
 
 async def test_an_http_server_that_is_not_there_is_typed(http: HttpServer) -> None:
