@@ -46,7 +46,7 @@ async def play(environment, act, *, group_id="g", size=1, timeout=60.0, example=
     return group.rollouts
 
 
-async def appear(path, tries=4000):
+async def appear(path, tries=12_000):
     """Wait until a file is there, and return what is in it."""
     for _ in range(tries):
         if path.exists() and (text := path.read_text()):
