@@ -86,11 +86,14 @@ def test_the_server_dies_with_castform_after_kill_9(tmp_path: Path, fifo: Path) 
 def test_a_server_that_ends_by_itself_is_seen_and_takes_its_children_along(
     tmp_path: Path, fifo: Path
 ) -> None:
-    leaves_child = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {WAITS!r}, {str(fifo)!r}]); open({str(fifo)!r}).read(0); sys.exit(7)"
+    go = tmp_path / "go"
+    os.mkfifo(go)
+    leaves_child = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {WAITS!r}, {str(fifo)!r}]); open({str(go)!r}).read(); sys.exit(7)"
     server = start_process(
         [sys.executable, "-c", leaves_child], os.environ, folder=tmp_path, log_path=tmp_path / "log"
     )
     with fifo.open() as child:
+        go.open("w").close()  # the child is there: now the server may end
         assert child.read() == ""
     os.waitid(os.P_PID, server.pid, os.WEXITED | os.WNOWAIT)
     assert not server.is_running()
