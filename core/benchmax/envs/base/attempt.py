@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from benchmax.auth import ModelRequestContext
 from benchmax.envs.base.budgets import check_max_tool_calls, check_max_turns
 from benchmax.envs.base.conversation import Conversation
+from benchmax.envs.base.hooks import await_hook
 from benchmax.envs.base.rollout import PROMPT_FIELD, BaseRollout, own_copy, read_messages, read_payload
 from benchmax.envs.base.scoring import ask_for_reward
 from benchmax.envs.base.tool_box import ToolBox
@@ -100,7 +100,7 @@ class Attempt:
 
     async def _open_tool_box(self) -> ToolBox:
         try:
-            definitions = await _awaited(self._env.list_tools())
+            definitions = await await_hook(self._env.list_tools())
             return ToolBox(self._env, self._request.rollout_id, definitions)
         except RolloutFailure:
             raise
@@ -110,7 +110,7 @@ class Attempt:
     async def _next_messages(self) -> list[Message]:
         try:
             so_far = self._so_far(FINISHED, rewards=None, error=None)
-            return read_messages(await _awaited(self._env.next_messages(so_far)) or ())
+            return read_messages(await await_hook(self._env.next_messages(so_far)) or ())
         except RolloutFailure:
             raise
         except (Exception, SystemExit) as error:  # the author's hook: a defect fails this rollout alone
@@ -165,7 +165,3 @@ class Attempt:
             self._end("unknown", error="the rollout was interrupted")
         assert self._rollout is not None
         return self._rollout
-
-
-async def _awaited(value: Any) -> Any:  # Any: hooks are async by contract; a plain one is harmless
-    return await value if inspect.isawaitable(value) else value

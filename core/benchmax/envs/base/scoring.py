@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from benchmax.envs.base.hooks import await_hook
 from benchmax.envs.base.rollout import BaseRollout
 from benchmax.envs.loop_local import LoopLocal
 from benchmax.envs.worker_thread import call_in_thread
@@ -26,7 +26,7 @@ async def ask_for_reward(env: BaseEnv, rollout: BaseRollout) -> Any:  # as the a
     rollout's time limit it is left behind.
     """
     if not env.score_in_thread:
-        return await _awaited(env.compute_reward(rollout))
+        return await await_hook(env.compute_reward(rollout))
     turns: LoopLocal[asyncio.Semaphore] | None = env.__dict__.get("_scoring_turns")
     if turns is None:
         turns = env.__dict__["_scoring_turns"] = LoopLocal(partial(asyncio.Semaphore, SCORING_THREADS))
@@ -40,10 +40,6 @@ def _score_here(env: BaseEnv, rollout: BaseRollout) -> object:
 
 async def _score_and_close(env: BaseEnv, rollout: BaseRollout) -> object:
     try:
-        return await _awaited(env.compute_reward(rollout))
+        return await await_hook(env.compute_reward(rollout))
     finally:
         await env.model_client.aclose()  # of this loop, which ends here
-
-
-async def _awaited(value: Any) -> Any:  # Any: hooks are async by contract; a plain one is harmless
-    return await value if inspect.isawaitable(value) else value

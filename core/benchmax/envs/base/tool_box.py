@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from benchmax.envs.base.hooks import await_hook
 from benchmax.envs.shared_types import Message, RolloutFailure
 from benchmax.envs.termination import describe_error
 from benchmax.envs.tool_arguments import ArgumentFault, check_arguments, parse_arguments
@@ -92,7 +93,7 @@ class ToolBox:
         try:
             async with clock:
                 running = self._env.run_tool(self._rollout_id, name, **arguments)
-                result = await running if inspect.isawaitable(running) else running
+                result = await await_hook(running)
                 return tool_content(result, max_chars=max_chars)
         except (RolloutFailure, ArgumentFault):
             raise
