@@ -56,7 +56,7 @@ class FunctionTool:
             object.__setattr__(self, "name", getattr(self.function, "__name__", type(self.function).__name__))
         check_tool_name(self.name)
         check_limit(f"tool {self.name!r}: timeout_seconds", self.timeout_seconds)
-        check_limit(f"tool {self.name!r}: max_result_chars", self.max_result_chars)
+        check_limit(f"tool {self.name!r}: max_result_chars", self.max_result_chars, whole=True)
         if not self.description:
             object.__setattr__(self, "description", first_paragraph(self.function))
         if self.parameters and not isinstance(self.parameters, DerivedSchema):
@@ -193,18 +193,23 @@ def is_unbound_method(function: object) -> bool:
     )
 
 
-def check_limit(name: str, limit: float | None) -> None:
-    """Raise ValueError unless a limit is a positive number or None."""
-    if limit is not None and (
-        isinstance(limit, bool) or not isinstance(limit, (int, float)) or not limit > 0
-    ):
-        raise ValueError(f"{name} must be a positive number or None, not {limit!r}")
+def check_limit(name: str, limit: float | None, *, whole: bool = False) -> None:
+    """Raise ValueError unless a limit is a positive number, a `whole` one an integer, or None."""
+    kinds = int if whole else (int, float)
+    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, kinds) or not limit > 0):
+        what = "integer" if whole else "number"
+        raise ValueError(f"{name} must be a positive {what} or None, not {limit!r}")
 
 
-def seconds_left(tool: FunctionTool | None, default: float | None) -> float | None:
-    """Return the time limit of a call: the tool's own, else the default; None is no limit."""
+def choose_timeout(tool: FunctionTool | None, default: float | None) -> float | None:
+    """Return the time limit of a call in seconds: the tool's own, else the default; None is no limit."""
     limit = default if tool is None or tool.timeout_seconds is None else tool.timeout_seconds
     return None if limit is None or math.isinf(limit) else limit
+
+
+def choose_max_chars(tool: FunctionTool | None, default: int | None) -> int | None:
+    """Return the most characters of a result: the tool's own limit, else the default; None is no limit."""
+    return default if tool is None or tool.max_result_chars is None else tool.max_result_chars
 
 
 def _bound(function: Callable[..., object], owner: object) -> Callable[..., object]:

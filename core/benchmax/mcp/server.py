@@ -86,8 +86,9 @@ class McpServer:
             raise ValueError(f"scope must be 'rollout' or 'shared', not {self.scope!r}")
         if isinstance(self.only, str):
             raise ValueError("only is a list of tool names, not one text")
-        for limit in ("start_timeout_seconds", "call_timeout_seconds", "max_result_chars"):
+        for limit in ("start_timeout_seconds", "call_timeout_seconds"):
             check_limit(limit, getattr(self, limit))
+        check_limit("max_result_chars", self.max_result_chars, whole=True)
         if urlsplit(self.url).password:
             raise ValueError("url must not hold a password: token_env or headers take it")
         if not self.name:

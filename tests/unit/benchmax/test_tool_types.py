@@ -611,9 +611,9 @@ def test_one_schema_in_two_places_is_no_circle() -> None:
 
 
 @pytest.mark.parametrize("limit", [0, -1, True, "5", math.nan])
-@pytest.mark.parametrize("field", ["timeout_seconds", "max_result_chars"])
-def test_limits_are_positive_numbers(field: str, limit: Any) -> None:
-    with pytest.raises(ValueError, match=f"tool 'print': {field} must be a positive number or None"):
+@pytest.mark.parametrize(("field", "kind"), [("timeout_seconds", "number"), ("max_result_chars", "integer")])
+def test_limits_are_positive_numbers(field: str, kind: str, limit: Any) -> None:
+    with pytest.raises(ValueError, match=f"tool 'print': {field} must be a positive {kind} or None"):
         FunctionTool(function=print, parameters={"type": "object"}, **{field: limit})
 
 

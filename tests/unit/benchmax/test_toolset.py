@@ -480,8 +480,11 @@ async def test_a_results_limit_is_the_environments_or_the_tools_own() -> None:
     await run(env, calls("long", "longer"))
     note = "\n[cut: the first {} characters of 1,000 characters]"
     assert env.told == ["x" * 10 + note.format(10), "x" * 1000]
-    with pytest.raises(ValueError, match="max_result_chars must be a positive number or None, not 0"):
-        type("Zero", (Limited,), {"max_result_chars": 0})()
+    for limit in (0, 10.5, float("inf")):  # half a character, or no end to count to
+        with pytest.raises(
+            ValueError, match=f"max_result_chars must be a positive integer or None, not {limit}"
+        ):
+            type("Wrong", (Limited,), {"max_result_chars": limit})()
 
 
 async def test_an_overridden_run_tool_gets_what_fits_and_may_ask_the_default() -> None:

@@ -16,7 +16,7 @@ from benchmax.envs.model_client import CallLimits, ModelClient
 from benchmax.envs.reward_values import RewardMap
 from benchmax.envs.shared_types import Example, Message, RolloutRequest, Tool
 from benchmax.envs.tool_opening import ToolItem, ToolPlan, current_tools, plan_tools
-from benchmax.envs.tools import FunctionTool, check_limit, seconds_left
+from benchmax.envs.tools import FunctionTool, check_limit, choose_max_chars, choose_timeout
 
 Payload = Mapping[str, Any]
 """`prompt_messages` and whatever the reward needs."""
@@ -85,8 +85,8 @@ class BaseEnv(Environment[Payload, BaseRollout]):
             raise ValueError(f"{type(self).__name__}.run_tool does not know the tool {tool_name!r}")
         return await tool.call(
             arguments,
-            in_thread=seconds_left(tool, self.tool_timeout_seconds) is not None,
-            max_chars=self.max_result_chars if tool.max_result_chars is None else tool.max_result_chars,
+            in_thread=choose_timeout(tool, self.tool_timeout_seconds) is not None,
+            max_chars=choose_max_chars(tool, self.max_result_chars),
         )
 
     async def next_messages(self, rollout: BaseRollout) -> Sequence[Message] | None:
@@ -129,7 +129,7 @@ class BaseEnv(Environment[Payload, BaseRollout]):
         """What is in `tools`, checked. ValueError, TypeError or ImportError for what can never be a tool."""
         kept: tuple[Sequence[ToolItem], ToolPlan] | None = self.__dict__.get("_tool_plan")
         if kept is None or kept[0] is not self.tools:
-            check_limit("max_result_chars", self.max_result_chars)
+            check_limit("max_result_chars", self.max_result_chars, whole=True)
             cls = type(self)
             try:
                 plan = plan_tools(self.tools, self)
@@ -196,7 +196,7 @@ def _check_run_tool(env: BaseEnv, plan: ToolPlan) -> None:
         if parameter.kind is parameter.POSITIONAL_OR_KEYWORD
     ]
     for tool in plan.known().values():
-        for name in tool.parameters.get("properties", {}):
+        for name in tool.parameters.get("properties") or ():
             if name in taken:
                 raise ValueError(
                     f"tool {tool.name!r} has a parameter called {name!r}, which run_tool of {type(env).__name__} "

@@ -14,7 +14,7 @@ from benchmax.envs.tool_arguments import ArgumentFault, check_arguments, parse_a
 from benchmax.envs.tool_faults import cut
 from benchmax.envs.tool_results import tool_content
 from benchmax.envs.tool_schema import check_schema
-from benchmax.envs.tools import seconds_left
+from benchmax.envs.tools import choose_max_chars, choose_timeout
 
 if TYPE_CHECKING:
     from benchmax.envs.base.env import BaseEnv
@@ -85,10 +85,8 @@ class ToolBox:
         else:
             tool.convert(arguments)
         self._check_signature(name, arguments)
-        limit = seconds_left(tool, self._env.tool_timeout_seconds)
-        max_chars = self._env.max_result_chars
-        if tool is not None and tool.max_result_chars is not None:
-            max_chars = tool.max_result_chars
+        limit = choose_timeout(tool, self._env.tool_timeout_seconds)
+        max_chars = choose_max_chars(tool, self._env.max_result_chars)
         clock = asyncio.timeout(limit)
         try:
             async with clock:

@@ -13,7 +13,7 @@ from benchmax.envs import BaseEnv, Environment, Example
 from benchmax.envs.base.budgets import check_max_turns
 from benchmax.envs.identity import canonical_example_id
 from benchmax.envs.termination import describe_error
-from benchmax.envs.tools import seconds_left
+from benchmax.envs.tools import choose_timeout
 from castform.certify.checks.source_rules import Habit, find_habits
 from castform.certify.checks.sources import list_sources
 from castform.certify.context import CheckContext
@@ -65,7 +65,7 @@ def _loop_tools(environment: Environment[Any, Any]) -> set[str]:
         return {
             getattr(tool.function, "__name__", tool.name)
             for tool in environment.rollout_tools().values()
-            if seconds_left(tool, environment.tool_timeout_seconds) is None
+            if choose_timeout(tool, environment.tool_timeout_seconds) is None
         }
     except (Exception, SystemExit):  # noqa: BLE001 - the author's tools; a rollout shows what is wrong with them
         return set()
