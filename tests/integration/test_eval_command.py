@@ -350,10 +350,11 @@ def test_a_model_that_is_not_there_leaves_nothing_behind(place):
 
 
 def test_a_run_stops_when_it_is_asked_to(place, serve):
-    begun = threading.Event()
+    begun, asked = threading.Event(), threading.Event()
 
     def script(request):
         begun.set()
+        assert asked.wait(240)  # the run gets no further before it is asked
         return Reply(content="hm", latency_seconds=0.3)
 
     _, grant = serve(script)
@@ -374,7 +375,8 @@ def test_a_run_stops_when_it_is_asked_to(place, serve):
         assert run.status == "running"
         code, out, _ = castform(place, "runs", "stop", run.run_id[:5])
         assert (code, "was asked to stop" in out) == (0, True)
-        out, err = process.communicate(timeout=60)
+        asked.set()
+        out, err = process.communicate(timeout=120)
         assert (process.returncode, out) == (1, "")
         assert "was stopped on request" in err
         assert store.get_run(run.run_id).status == "stopped"

@@ -176,7 +176,7 @@ def test_out_of_time_the_run_still_gives_a_verdict(tmp_path, model, store):
     result = asyncio.run(train(config, store=store))
     assert (result.status, result.stopped_by) == ("finished", "time")
     assert result.verdict is not None
-    assert result.train_seconds < 5
+    assert result.steps < 10_000 and result.train_seconds < 60
 
 
 def test_a_run_without_any_signal_stops_and_explains(tmp_path, model, store):
