@@ -57,9 +57,9 @@ def test_text_is_cut_once_that_makes_it_shorter(over: int) -> None:
 def test_text_of_a_hundred_megabytes_is_cut_without_a_copy_of_it() -> None:
     text = "x" * BIG
     tracemalloc.start()
-    began = time.process_time()
+    began = time.thread_time()
     content = tool_content(text, max_chars=50_000)
-    spent = time.process_time() - began
+    spent = time.thread_time() - began
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert content == "x" * 50_000 + "\n[cut: the first 50,000 characters of 100,000,000 characters]"
@@ -70,11 +70,11 @@ def test_bytes_and_structures_of_a_hundred_megabytes_are_read_only_as_far_as_the
     data, binary = bytes([97]) * BIG, bytes(BIG)
     structure = {"rows": [{"text": "y" * 1000, "n": 1}] * 100_000, "numbers": list(range(1000)) * 1000}
     tracemalloc.start()
-    began = time.process_time()
+    began = time.thread_time()
     assert tool_content(data, max_chars=9) == "aaaaaaaaa\n[cut: the first 9 characters of 100,000,000 bytes]"
     assert tool_content(binary, max_chars=9) == "[100,000,000 bytes of binary data]"
     content = tool_content(structure, max_chars=2_000)
-    spent = time.process_time() - began
+    spent = time.thread_time() - began
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     kept = json.dumps({"rows": structure["rows"][:3]}, separators=(",", ":"))[:2_000]
