@@ -137,8 +137,8 @@ async def everything_url(everything: str) -> AsyncIterator[str]:
     )
     assert process.stderr is not None
     async with asyncio.timeout(60):
-        while b"listening" not in await process.stderr.readline():
-            pass
+        while b"listening" not in (line := await process.stderr.readline()):
+            assert line, "the server ended before it listened"
     yield f"http://127.0.0.1:{port}/mcp"
     if process.returncode is None:
         process.kill()
