@@ -16,14 +16,13 @@ from benchmax.envs import Environment, Example
 from castform.calls import Sampling
 from castform.diagnostics import read_diagnostics
 from castform.endpoint import Endpoint
-from castform.eval_result import DEFAULT_PASS_AT
-from castform.evaluate import evaluate
 from castform.probe_findings import judge_probes
 from castform.probes import ProbeReport
 from castform.probing import run_probes
 from castform.replay import replay_groups
 from castform.rollouts import ROLLOUT_TIMEOUT, RolloutGroup, Split, run_group
-from castform.sample_findings import judge_replay, judge_result
+from castform.sample_findings import judge_replay
+from castform.sampled import sample_examples
 from castform.seeds import derive_seed
 from castform.validation import Finding, ValidationReport
 
@@ -191,33 +190,20 @@ class _Validation:
         on_group: Callable[[RolloutGroup], None],
         record: Callable[[Sequence[RolloutGroup]], None] | None,
     ) -> None:
-        options = self.options
-        full = self.probes.full_score if self.probes else None
-        unpaid = bool(self.probes and self.probes.unpaid_gold)
-        pass_at = DEFAULT_PASS_AT if full is None or unpaid else full
-        result = await evaluate(
+        sampled = await sample_examples(
             self.environment,
             self.examples,
             endpoint=endpoint,
-            samples=options.samples,
-            sampling=options.sampling,
-            seed=options.seed,
-            split=options.split,
-            name="validate",
-            weights=options.weights,
-            concurrency=options.concurrency,
-            enforce_sampling=True,
-            max_context_tokens=options.max_context_tokens,
             version=version,
-            timeout_seconds=options.timeout_seconds,
-            pass_at=pass_at,
+            options=self.options,
+            probes=self.probes,
+            name="validate",
+            timeout_seconds=self.options.timeout_seconds,
             on_group=on_group,
             record=record,
         )
-        self.parts["result"] = result
-        self.findings += judge_result(
-            result, full_score=pass_at, max_context_tokens=options.max_context_tokens
-        )
+        self.parts["result"] = sampled.result
+        self.findings += sampled.findings
 
     async def replay(self, groups: Sequence[RolloutGroup]) -> None:
         by_id = {example.id: example for example in self.examples}

@@ -11,11 +11,10 @@ from castform.certify.certification import CertifyOptions
 from castform.certify.forecast import forecast_results
 from castform.certify.forecast_findings import judge_forecast
 from castform.endpoint import Endpoint
-from castform.eval_result import DEFAULT_PASS_AT, EvalResult
-from castform.evaluate import evaluate
+from castform.eval_result import EvalResult
 from castform.probes import ProbeReport
 from castform.rollouts import RolloutGroup
-from castform.sample_findings import judge_result
+from castform.sampled import sample_examples
 from castform.validation import Finding
 
 
@@ -31,30 +30,20 @@ async def forecast_with_model(
     record: Callable[[Sequence[RolloutGroup]], None] | None,
 ) -> tuple[EvalResult, Mapping[str, Any] | None, list[Finding]]:
     """Sample groups; return what came out, the forecast, and findings. Raises what the endpoint raises."""
-    full = None if report is None or report.unpaid_gold else report.full_score
-    pass_at = DEFAULT_PASS_AT if full is None else full
-    result = await evaluate(
+    sampled = await sample_examples(
         environment,
         examples,
         endpoint=endpoint,
-        samples=options.samples,
-        sampling=options.sampling,
-        seed=options.seed,
-        split=options.split,
-        name="certify",
-        weights=options.weights,
-        concurrency=options.concurrency,
-        enforce_sampling=True,
-        max_context_tokens=options.max_context_tokens,
         version=version,
+        options=options,
+        probes=report,
+        name="certify",
         timeout_seconds=max(options.timeout_seconds, options.max_seconds),
-        pass_at=pass_at,
         on_group=on_group,
         record=record,
     )
-    forecast = forecast_results(result.examples, full_score=pass_at)
-    found = judge_result(result, full_score=pass_at, max_context_tokens=options.max_context_tokens)
-    findings = [*found, *judge_forecast(forecast)]
+    forecast = forecast_results(sampled.result.examples, full_score=sampled.pass_at)
+    findings = [*sampled.findings, *judge_forecast(forecast)]
     steps = {
         str(size.group_size): forecast.useful_tokens_per_step(size.group_size, options.groups_per_step)
         for size in forecast.sizes
@@ -64,4 +53,4 @@ async def forecast_with_model(
         "groups_per_step": options.groups_per_step,
         "useful_tokens_per_step": steps,
     }
-    return result, data, [replace(finding, check="forecast") for finding in findings]
+    return sampled.result, data, [replace(finding, check="forecast") for finding in findings]
