@@ -215,27 +215,34 @@ class _Shared:
         self._server = server
         self._connection: Connection | None = None
         self._starts = 0
+        self._start_failure = ""
+        """Why the last start came to nothing; empty where it did not."""
         self._lock = asyncio.Lock()
 
     async def get(self) -> Connection:
-        """Return the living connection. RolloutFailure when it died too often or does not start."""
+        """Return the living connection. RolloutFailure when it died too often or does not start.
+
+        One that did not start is started no more often than one that died; its failure is told again.
+        """
         async with self._lock:
             if self._connection is not None and self._connection.is_alive:
                 return self._connection
             if self._starts >= MAX_STARTS:
-                raise RolloutFailure(
-                    "tool_error",
-                    f"MCP server {self._server.name!r}, which is shared, died {MAX_STARTS} times",
-                )
+                died = f"MCP server {self._server.name!r}, which is shared, died {MAX_STARTS} times"
+                raise RolloutFailure("tool_error", self._start_failure or died)
             if self._connection is not None:
                 await self._connection.close()
-            self._starts += 1
             self._connection = self._server.connect()
+            self._starts += 1
             try:
                 self.tools = await self._connection.start(timeout_seconds=self._server.start_timeout_seconds)
+            except RolloutFailure as failure:
+                self._start_failure = failure.message
+                raise
             except asyncio.CancelledError:  # the rollout that started it was cancelled; another one may
                 self._starts -= 1
                 raise
+            self._start_failure = ""
             return self._connection
 
     async def close(self) -> None:

@@ -282,6 +282,20 @@ async def test_a_shared_server_serves_all_rollouts_and_is_started_again_once() -
     assert await is_gone(pid) and await is_gone(again)
 
 
+async def test_why_a_shared_server_did_not_start_is_told_again_and_an_unset_key_is_no_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server = McpServer(command="no-such-program", scope="shared")
+    for _ in range(3):
+        message = await failure_of(server)
+        assert message.startswith("MCP server 'no-such-program' could not be started: FileNotFoundError: ")
+
+    monkeypatch.delenv("NO_SUCH_KEY", raising=False)
+    guarded = McpServer(url="http://127.0.0.1:9/mcp", token_env="NO_SUCH_KEY", scope="shared")
+    for _ in range(3):
+        assert (await failure_of(guarded)).endswith("the environment variable NO_SUCH_KEY is not set")
+
+
 class Env(BaseEnv):
     max_turns = 3
 
