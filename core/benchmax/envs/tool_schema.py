@@ -7,7 +7,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+MAX_TOOL_NAME = 64
+"""Characters."""
+TOOL_NAME = re.compile(rf"[a-zA-Z0-9_-]{{1,{MAX_TOOL_NAME}}}")
 """What OpenAI and the servers that speak its protocol take as the name of a function."""
 MAX_DEPTH = 64
 """Levels of nesting that a schema may have."""
@@ -22,7 +24,7 @@ def check_tool_name(name: object) -> str:
     """Return a name that every server takes; ValueError says what is wrong with another."""
     if not isinstance(name, str) or not TOOL_NAME.fullmatch(name):
         raise ValueError(
-            f"a tool cannot be called {name!r}: 1 to 64 letters a-z A-Z, digits, '_' and '-' are possible; "
+            f"a tool cannot be called {name!r}: 1 to {MAX_TOOL_NAME} letters a-z A-Z, digits, '_' and '-' are possible; "
             "FunctionTool(function=..., name='...') gives a function another name"
         )
     return name

@@ -7,9 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from benchmax.envs.tool_schema import TOOL_NAME
-
-MAX_NAME = 64
+from benchmax.envs.tool_schema import MAX_TOOL_NAME, TOOL_NAME
 
 
 def make_names(originals: Iterable[str], prefix: str = "") -> dict[str, str]:
@@ -23,12 +21,12 @@ def make_names(originals: Iterable[str], prefix: str = "") -> dict[str, str]:
     wanted = {original: f"{prefix}{original}" for original in originals}
     # Names that are legal as they are keep themselves, whatever else is mapped onto them.
     for original, name in sorted(wanted.items(), key=lambda item: not TOOL_NAME.fullmatch(item[1])):
-        legal = (re.sub(r"[^a-zA-Z0-9_-]", "_", name) or "tool")[:MAX_NAME]
+        legal = (re.sub(r"[^a-zA-Z0-9_-]", "_", name) or "tool")[:MAX_TOOL_NAME]
         number = 2
         unique = legal
         while unique in taken:
             ending = f"_{number}"
-            unique = legal[: MAX_NAME - len(ending)] + ending
+            unique = legal[: MAX_TOOL_NAME - len(ending)] + ending
             number += 1
         taken.add(unique)
         names[original] = unique
