@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -259,14 +260,14 @@ class RagEnv(BaseEnv):
         ]
 
     async def aclose(self) -> None:
-        await self.judge.aclose()
-        await super().aclose()
+        try:
+            await self.judge.aclose()
+        finally:
+            await super().aclose()
 
 
 def search_message(query: str) -> dict[str, Any]:
     """Return the assistant message that searches for a text."""
-    import json
-
     call = {"name": SEARCH_TOOL, "arguments": json.dumps({"query": query}, ensure_ascii=False)}
     return {
         "role": "assistant",

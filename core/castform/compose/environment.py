@@ -179,9 +179,11 @@ class ComposedEnvironment(BaseEnv):
 
     async def aclose(self) -> None:
         """Close the connections to the model and to the judge."""
-        if self.composition.judge is not None:
-            await self.composition.judge.aclose()
-        await super().aclose()
+        try:
+            if self.composition.judge is not None:
+                await self.composition.judge.aclose()
+        finally:
+            await super().aclose()
 
 
 def make_checked_examples(
