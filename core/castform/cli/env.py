@@ -89,17 +89,12 @@ def _declare_list(parser: argparse.ArgumentParser) -> None:
 
 
 def _declare_show(parser: argparse.ArgumentParser) -> None:
+    from castform.cli.model_choice import add_environment_arguments
+
     parser.add_argument(
         "id", help="an id (plugin or plugin/environment), a Python file, or a TOML file that composes one"
     )
-    parser.add_argument(
-        "-a",
-        "--arg",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="one argument of the environment, seed=2 for one; may be repeated",
-    )
+    add_environment_arguments(parser)
     parser.add_argument("--json", action="store_true", help="JSON on stdout")
 
 
