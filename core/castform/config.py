@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
+from castform.compose.overrides import assign, assign_key
 from castform.config_faults import describe_fault, find_part_faults
 from castform.environment_section import MORE_KEYS, PART_KEYS, WORKER_KEYS, EnvironmentSection
 from castform.errors import ConfigError
@@ -202,9 +203,7 @@ def read_environment_file(path: Path, args: Mapping[str, Any]) -> EnvironmentSec
             f"{path} has no [environment]",
             hint="docs/composing.md shows what stands there: dataset, rewards, …",
         )
-    for name, value in args.items():
-        keys = ["args", name] if section.get("id") else name.split(".")
-        _assign(section, keys, value, faults)
+    _replace(section, args, faults)
     return _make_config(data, faults, path).environment
 
 
@@ -216,9 +215,19 @@ def replace_keys(section: EnvironmentSection, args: Mapping[str, Any]) -> Enviro
         return section.model_copy(update={"args": {**section.args, **args}})
     data = section.model_dump(exclude_defaults=True)
     faults: list[str] = []
-    for name, value in args.items():
-        _assign(data, name.split("."), value, faults)
+    _replace(data, args, faults)
     return _make_config({"environment": data}, faults, None).environment
+
+
+def _replace(section: dict[str, Any], args: Mapping[str, Any], faults: list[str]) -> None:
+    for name, value in args.items():
+        try:
+            if section.get("id"):
+                assign(section, ["args", name], value)
+            else:
+                assign_key(section, name.split("."), value)
+        except ValueError as error:
+            faults.append(f"environment.{name}: {error}")
 
 
 def _make_config(data: dict[str, Any], faults: list[str], path: Path | None) -> RunConfig:
@@ -277,11 +286,12 @@ def _read_toml(path: Path) -> dict[str, Any]:
 
 
 def _assign(data: dict[str, Any], keys: Sequence[str], value: Any, faults: list[str]) -> None:
-    place = data
-    for key in keys[:-1]:
-        inner = place.setdefault(key, {})
-        if not isinstance(inner, dict):
-            faults.append(f"{'.'.join(keys)}: {key} is a value, not a section")
-            return
-        place = inner
-    place[keys[-1]] = value
+    """Put a value where the keys lead; those of `environment` lead into its parts too."""
+    section = data.get("environment")
+    try:
+        if keys[0] == "environment" and len(keys) > 1 and isinstance(section, dict):
+            assign_key(section, keys[1:], value)
+        else:
+            assign(data, keys, value)
+    except ValueError as error:
+        faults.append(f"{'.'.join(keys)}: {error}")

@@ -120,7 +120,9 @@ def test_data_that_the_wheel_lacks_is_named_and_the_line_told_brings_it_back(fol
     assert row["found"] == (
         "2 of 6 files are lost in the sdist: castform_env_mine/data/eval.jsonl, castform_env_mine/data/train.jsonl"
     )
-    assert failed(rows)[1:3] == ["train data mine/default", "eval data mine/default"]  # what users would see
+    assert failed(rows)[1:] == ["train data mine/default", "eval data mine/default"]  # what users would see
+    conforms = rows["conforms mine/default"]
+    assert (conforms["status"], conforms["found"]) == ("unchecked", "its data cannot be read")
     assert "train.jsonl" in rows["train data mine/default"]["found"]
 
     table, _, line = row["hint"].removeprefix("in pyproject.toml: ").partition(" artifacts")
@@ -177,10 +179,12 @@ def test_a_plugin_that_cannot_be_loaded_is_told_apart_from_one_that_cannot_be_bu
     assert (code, failed(rows)) == (1, ["loads mine/default"])
     assert "Nothing" in rows["loads mine/default"]["found"]
 
-    change(package / "plugin.py", "@hookimpl", "raise OSError('no disk')\n@hookimpl")
+    change(package / "plugin.py", "@hookimpl", "def (\n@hookimpl")
+    change(folder / "pyproject.toml", "\nmine = ", '\nother = "castform_env_mine.nowhere"\nmine = ')
     code, rows, _ = check(folder)
-    assert (code, failed(rows)) == (1, ["plugin mine"])
-    assert "no disk" in rows["plugin mine"]["found"] and "import" in rows["plugin mine"]["found"]
+    assert (code, failed(rows)) == (1, ["plugin other", "plugin mine"])
+    assert "failed at import: ModuleNotFoundError" in rows["plugin other"]["found"]
+    assert "failed at import: SyntaxError: invalid syntax (plugin.py" in rows["plugin mine"]["found"]
 
     change(folder / "pyproject.toml", 'packages = ["castform_env_mine"]', 'packages = ["castform_env_yours"]')
     (folder / "hatch_build.py").write_text("raise RuntimeError('the hook is broken')\n")
@@ -190,6 +194,12 @@ def test_a_plugin_that_cannot_be_loaded_is_told_apart_from_one_that_cannot_be_bu
     assert (code, failed(rows)) == (1, ["sdist"])
     assert any("the hook is broken" in line for line in rows["sdist"]["details"])
     assert {rows[name]["status"] for name in ("wheel", "files in the wheel", "install")} == {"unchecked"}
+
+    change(folder / "pyproject.toml", '"hatchling.build"', '"hatchling.nowhere"')
+    code, rows, _ = check(folder)
+    assert (code, failed(rows)) == (1, ["sdist"])
+    assert rows["sdist"]["found"].endswith(": the build backend hatchling.nowhere cannot be imported")
+    assert rows["sdist"]["hint"] == "see [build-system] in pyproject.toml: build-backend"
 
 
 def test_a_requirement_that_castform_cannot_have_is_a_conflict_before_anything_is_fetched(

@@ -186,7 +186,7 @@ def test_a_killed_installation_leaves_nothing_that_counts(tmp_path, wheels, save
     words += ["--offline", "--wheels", str(saved)]
     killed = start(tmp_path, *words)
     deadline = time.monotonic() + 600
-    while not list(tmp_path.glob("isolated/.castform-env-pydantic-one-*/bin")):
+    while not list(tmp_path.glob("isolated/.castform-env-pydantic-one_*/bin")):
         assert killed.poll() is None and time.monotonic() < deadline, killed.communicate()
     killed.send_signal(signal.SIGKILL)
     killed.communicate()

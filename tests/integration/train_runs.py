@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from castform.config import RunConfig
 from castform.runs import RunStore
@@ -69,3 +71,11 @@ def run_whole(config: dict[str, Any], home: str, run_id: str) -> None:
         else:
             if status != "finished":  # it may have been killed on its way out
                 asyncio.run(resume(run_id, store=store))
+
+
+def run_command(words: Sequence[str], home: str) -> NoReturn:
+    """Run the command line as `castform` does, in a process of its own; CASTFORM_HOME is `home`."""
+    os.environ["CASTFORM_HOME"] = home
+    from castform.cli.main import main
+
+    sys.exit(main(words))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Generic, overload
 
 from benchmax.envs.shared_types import Example, JsonRow, PayloadT
+from benchmax.envs.special_files import is_special_file
 
 
 class Dataset(Sequence[Example[PayloadT]], Generic[PayloadT]):
@@ -42,7 +43,8 @@ class JsonlDataset(Dataset[PayloadT]):
 
     `row_to_example` turns a decoded row into an Example; what it raises carries a note
     with the file and line. Reading stops once `max_examples` are made.
-    ValueError: a line is not JSON. TypeError: a line is not an object, or not an Example came back.
+    ValueError: a line is not JSON, or the path is a pipe or a device. TypeError: a line is not
+    an object, or not an Example came back.
     """
 
     def __init__(
@@ -69,6 +71,8 @@ def _read_examples(
     path: Path, row_to_example: Callable[[JsonRow], Example[PayloadT]], max_examples: int | None
 ) -> Iterator[Example[PayloadT]]:
     made = 0
+    if is_special_file(path):
+        raise ValueError(f"{path} is a pipe or a device; a dataset needs a regular file")
     with path.open(encoding="utf-8-sig", newline="\n") as lines:
         for number, line in enumerate(lines, start=1):
             if not line.strip():

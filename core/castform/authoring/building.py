@@ -10,13 +10,13 @@ import tarfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from castform.authoring.build_faults import explain_build
 from castform.authoring.project import Project
 from castform.authoring.report import CheckRow, fails, passes, unchecked
 from castform.bundles.bounded_process import run_bounded
 from castform.errors import MissingError
 
 BUILD_TIMEOUT_SECONDS = 600.0
-TAIL_LINES = 15
 IGNORE_FILES = (".gitignore", ".hgignore")
 """Build backends leave out what these name, those of the folders above too."""
 _LEFTOVERS = {
@@ -113,13 +113,9 @@ def _build(
     found = sorted(out.glob("*.tar.gz" if what == "sdist" else "*.whl")) if out.is_dir() else []
     if done.ending == "exit" and done.code == 0 and found:
         return found[0], passes(what, found[0].name)
-    lines = [line.rstrip() for line in done.output.splitlines() if line.strip()]
-    told = next((line for line in reversed(lines) if "Error" in line or "error" in line), "")
-    return None, fails(
-        what,
-        f"the build {done.describe()}" + (f": {told.strip()}" if told else ""),
-        details=lines[-TAIL_LINES:],
-    )
+    fault = explain_build(done.output)
+    told = f"the build {done.describe()}" + (f": {fault.cause}" if fault.cause else "")
+    return None, fails(what, told, hint=fault.hint, details=fault.details)
 
 
 def _find_missing(project: Project) -> list[str]:

@@ -191,6 +191,9 @@ def _check_environment(
             yield _describe_error(check, found["error"], ending)
         else:
             yield passes(check, f"the first {found['examples']} examples")
+    if any("error" in told.get(split, {}) for split in ("train", "eval")):
+        yield unchecked(f"conforms {id}", "its data cannot be read")
+        return
     yield _check_rules(id, told, ending)
     if options.certify:
         say(f"certifying {id}")

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterable
 from importlib import metadata
 from pathlib import Path
 
 from benchmax.bundle import runtime_distributions
-from castform.errors import MissingError
+from castform.isolation.runtime_links import package_folders
 
-_PACKAGES = ("benchmax", "castform")
 _NO_MODULES = ("..", "__pycache__", "bin", "Scripts", "share", "/")
 
 
@@ -20,13 +18,7 @@ def runtime_entries() -> dict[str, Path]:
     They are linked, not installed: it takes no network and no time, works from a checkout
     as from an installation, and shows nothing else of this environment.
     """
-    entries = distribution_entries(runtime_distributions())
-    for package in _PACKAGES:
-        file = importlib.import_module(package).__file__
-        if file is None:
-            raise MissingError(f"{package} has no files here", hint="install castform again")
-        entries[package] = Path(file).resolve().parent
-    return entries
+    return {**distribution_entries(runtime_distributions()), **package_folders()}
 
 
 def distribution_entries(names: Iterable[str]) -> dict[str, Path]:

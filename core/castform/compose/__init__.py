@@ -1,6 +1,7 @@
 """Environments composed in TOML from parts that plugins register: no code of the user's.
 
     settings     what may stand in [environment], short forms written out
+    overrides    one thing changed within parts, by a key with dots
     parts        ids to what the plugins' factories make
     template     prompts with fields of the row in them
     rows         rows of a dataset, read and checked; which are held out

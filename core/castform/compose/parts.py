@@ -20,11 +20,9 @@ from castform.plugins.pins import combine_hashes, hash_files
 from castform.plugins.plugin import REGISTRATION_HOOKS, Plugin
 from castform.plugins.references import call_factory, load_config_model, load_factory, validate_args
 from castform.plugins.registry import Registry
-from castform.plugins.specs import DatasetSpec, RewardSpec, RubricSpec, Spec, ToolSpec
+from castform.plugins.specs import RewardSpec, Spec
 
 S = TypeVar("S", bound=Spec)
-
-PART_KINDS: tuple[type[Spec], ...] = (DatasetSpec, ToolSpec, RewardSpec, RubricSpec)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,6 +15,7 @@ from typing import Any
 
 from benchmax.envs import Example, canonical_example_id
 from benchmax.envs.base.rollout import PROMPT_FIELD, read_payload
+from benchmax.envs.special_files import is_special_file
 from castform.plugins.names import normalize_name, quote_names, suggest_names
 
 DEFAULT_HELD_OUT = 0.2
@@ -39,8 +40,7 @@ class Row:
 def read_jsonl(path: Path, shown: str) -> tuple[list[Row], list[str]]:
     """Return the rows of a file and what is wrong with it. `shown` names it in messages."""
     try:
-        if path.exists() and not (path.is_file() or path.is_dir()):
-            # a pipe would be waited for, and a device never end
+        if is_special_file(path):
             return [], [f"the file {shown} cannot be read: it is a pipe or a device"]
         text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from castform.section import Section
 
@@ -67,13 +67,6 @@ class RewardPart(Part):
     """In the score. 0: a metric, which is stored and shown and can never touch the score."""
     fields: dict[str, str] = Field(default_factory=dict)
     """Parameter of the function to the field of the row that fills it, where their names differ."""
-
-    @field_validator("weight", mode="before")
-    @classmethod
-    def _refuse_bool(cls, value: Any) -> Any:
-        if isinstance(value, bool):
-            raise ValueError("a weight is a number")
-        return value
 
 
 class RubricPart(Part):

@@ -38,7 +38,8 @@ def build_environment(
     behind when something raises; after a crash there is a folder whose name begins with a dot, which
     nothing reads and the next build removes.
     """
-    prefix = f".{folder.name.rpartition('-')[0]}-"
+    # No distribution's name in normal form has the line: what others are building stays.
+    prefix = f".{folder.name.rpartition('-')[0]}_"
     for left in folder.parent.glob(f"{prefix}*"):
         shutil.rmtree(left, ignore_errors=True)
     place = Path(tempfile.mkdtemp(prefix=prefix, dir=folder.parent))
@@ -96,7 +97,7 @@ def describe_plugins(folder: Path, distribution: str) -> dict[str, Any]:
             f"the plugin of {distribution} did not load within {DESCRIBE_TIMEOUT_SECONDS:g} s",
             hint="nothing was installed; a plugin's module should hold hooks and strings alone",
         ) from error
-    if done.returncode != 0:
+    if done.returncode != 0 or not done.stdout.strip():
         told = done.stderr.strip()[-_TAIL_CHARACTERS:]
         raise RunFailedError(
             f"the plugin of {distribution} cannot be loaded in its environment: {told.splitlines()[-1] if told else 'it says nothing'}",
@@ -127,8 +128,3 @@ def _rename_inside(place: Path, folder: Path) -> None:
         content = file.read_bytes()
         if before in content and b"\0" not in content:
             file.write_bytes(content.replace(before, after))
-
-
-def python_version() -> str:
-    """Return the version of the Python that environments are built with."""
-    return ".".join(map(str, sys.version_info[:3]))

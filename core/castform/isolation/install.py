@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import platform
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence
@@ -13,7 +14,7 @@ from typing import Any
 
 from castform import __version__
 from castform.errors import UsageError
-from castform.isolation.build import build_environment, describe_plugins, python_version, save_locked
+from castform.isolation.build import build_environment, describe_plugins, save_locked
 from castform.isolation.installers import ResolverName, Sources, check_wheels, choose_resolver
 from castform.isolation.lock import Lock, python_identity
 from castform.isolation.requested import Requested, read_requested
@@ -135,7 +136,7 @@ def _install(
         if save_wheels is not None:
             on_stage(f"saving wheels in {save_wheels}")
             save_locked(lock, save_wheels, sources)
-        folder = Path(isolated_folder()) / f"{requested.distribution}-{lock.digest()[:16]}"
+        folder = _folder_of(requested, lock)
         present = read_ready(str(folder))
         built = present is None or not is_usable(present)
         if built:
@@ -166,7 +167,7 @@ def _describe(place: Path, requested: Requested, resolved: Resolved, on_stage: C
         requirements=tuple(found["requirements"]),
         folder=str(place),
         metadata=found["metadata"],
-        python=python_version(),
+        python=platform.python_version(),
         castform=__version__,
         runtime=lock.runtime,
         resolver=lock.resolver,
@@ -175,8 +176,12 @@ def _describe(place: Path, requested: Requested, resolved: Resolved, on_stage: C
         packages=len(lock.items),
         plugins=found["plugins"],
     )
-    final = Path(isolated_folder()) / f"{requested.distribution}-{lock.digest()[:16]}"
-    write_json(f"{place}/{READY}", record._replace(folder=str(final)))
+    write_json(f"{place}/{READY}", record._replace(folder=str(_folder_of(requested, lock))))
+
+
+def _folder_of(requested: Requested, lock: Lock) -> Path:
+    """Return where the environment of a lock is, or will be."""
+    return Path(isolated_folder()) / f"{requested.distribution}-{lock.digest()[:16]}"
 
 
 def _request_key(requests: Sequence[Requested]) -> str:

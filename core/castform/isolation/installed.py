@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,31 +15,6 @@ from castform.plugins.plugin import Plugin
 from castform.plugins.registration import register_hooks
 from castform.plugins.specs import EnvironmentSpec
 from castform.workers.interpreter import Interpreter
-
-
-@dataclass(frozen=True, kw_only=True)
-class IsolatedPlugin:
-    """A plugin whose environments run in another interpreter."""
-
-    name: str
-    """Normal form."""
-    entry: CatalogEntry
-    record: IsolatedRecord
-    interpreter: Interpreter
-
-
-def find_isolated(plugin_name: str) -> IsolatedPlugin | None:
-    """Return a plugin by name when it is installed isolated.
-
-    Raises PluginFailure when it is and its environment is no longer whole.
-    """
-    name = normalize_name(plugin_name)
-    for record in list_records():
-        for entry in record.entries():
-            if normalize_name(entry.name) == name:
-                interpreter = make_interpreter(record)
-                return IsolatedPlugin(name=name, entry=entry, record=record, interpreter=interpreter)
-    return None
 
 
 def load_isolated(entry: CatalogEntry) -> Plugin:

@@ -15,6 +15,7 @@ from typing import Literal
 
 from castform.errors import MissingError, RunFailedError, UsageError
 
+Resolver = Literal["uv", "pip"]
 ResolverName = Literal["auto", "uv", "pip"]
 TIMEOUT_SECONDS = 1800.0
 _CONFLICTS = ("ResolutionImpossible", "conflicting dependencies", "No solution found", "unsatisfiable")
@@ -42,7 +43,7 @@ class Sources:
         return [*found, *(["--no-index"] if self.offline else [])]
 
 
-def choose_resolver(wanted: ResolverName) -> Literal["uv", "pip"]:
+def choose_resolver(wanted: ResolverName) -> Resolver:
     """Return uv when it is on the path (or is wanted), else pip. Raises MissingError when there is neither."""
     has_uv = shutil.which("uv") is not None
     if wanted == "uv" and not has_uv:

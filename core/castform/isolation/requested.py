@@ -12,6 +12,7 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel
 
 from castform.errors import UsageError
 from castform.home import expand_home
+from castform.plugins.content import hash_file
 
 _BUILT = {"__pycache__", "build", "dist", "node_modules"}
 _FORMS = "give a requirement (castform-env-x, castform-env-x==1.2), a wheel, or a plugin's folder"
@@ -98,9 +99,3 @@ def _read_archive(text: str, path: Path) -> Requested:
     else:
         name = canonicalize_name(path.name.removesuffix(".tar.gz").rpartition("-")[0])
     return Requested(text=text, distribution=name, path=path.resolve(), content=hash_file(path))
-
-
-def hash_file(path: Path) -> str:
-    """Return the sha256 (hex) of a file."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
 from castform import __version__
 from castform.errors import MissingError, RunFailedError, UsageError
-from castform.isolation.installers import ConflictError, Sources, run_pip, run_uv
+from castform.isolation.installers import ConflictError, Resolver, Sources, run_pip, run_uv
 from castform.isolation.lock import Lock, LockedItem
-from castform.isolation.requested import Requested, hash_file
+from castform.isolation.requested import Requested
 from castform.isolation.runtime_wheel import Runtime, write_runtime_wheel
+from castform.plugins.content import hash_file
 
-Resolver = Literal["uv", "pip"]
+NO_HASH_HINT = "isolated environments are built of wheels and archives: build one of it and use --wheels DIR"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,11 +40,12 @@ def resolve(
     work: Path,
     on_stage: Callable[[str], None] = lambda _: None,
 ) -> Resolved:
-    """Find exact versions with everything that castform gives an author, or without where that conflicts.
+    """Find exact versions, with all that castform gives an author, or with what a worker needs alone.
 
-    Without an index it is also left out where it is not among the wheels.
+    The latter where the former conflicts with the plugin and, without an index, where it is not among
+    the wheels. The first request is the plugin, the others go into its environment too. `work` is an
+    empty folder that must last until the lock is installed: wheels that no index has lie there.
 
-    The first request is the plugin, the others go into its environment too. `work` is an empty folder that must last until the lock is installed: wheels that no index has lie there.
     Raises ConflictError when the plugin's own requirements contradict each other, MissingError when
     something cannot be had, UsageError for what cannot be locked.
     """
@@ -142,7 +145,7 @@ def read_report_item(item: dict[str, Any]) -> LockedItem:
     if sha256 is None:
         raise UsageError(
             f"{name} {version} comes from {source.get('url')}, which has no hash to lock",
-            hint="isolated environments are built of wheels and archives: build one of it and use --wheels DIR",
+            hint=NO_HASH_HINT,
         )
     return LockedItem(
         name=name, version=version, sha256=(sha256,), url=source["url"] if item["is_direct"] else None
@@ -158,7 +161,7 @@ def _lock_with_uv(wanted: Path, folder: Path, sources: Sources, doing: str) -> l
         "--no-header",
         "--no-annotate",
         "--python",
-        _this_python(),
+        sys.executable,
     ]
     run_uv([*words, *sources.options(), "--output-file", str(compiled), str(wanted)], doing=doing)
     return read_compiled(compiled.read_text(encoding="utf-8"))
@@ -176,7 +179,7 @@ def read_compiled(text: str) -> list[LockedItem]:
         if not hashes:
             raise UsageError(
                 f"{words} has no hash to lock",
-                hint="isolated environments are built of wheels and archives: build one of it and use --wheels DIR",
+                hint=NO_HASH_HINT,
             )
         version = _version_in(url) if url else str(requirement.specifier).removeprefix("==")
         items.append(
@@ -192,9 +195,3 @@ def _version_in(url: str) -> str:
     if name.endswith(".whl"):
         return str(parse_wheel_filename(name)[1])
     return name.removesuffix(".tar.gz").rpartition("-")[2]
-
-
-def _this_python() -> str:
-    import sys
-
-    return sys.executable

@@ -19,9 +19,9 @@ PACKAGES = ("benchmax", "castform")
 def link_runtime() -> Path:
     """Return a folder with links to the running `benchmax` and `castform` and nothing else.
 
-    UsageError when its path cannot be in a list of paths.
+    UsageError when its path cannot be in a list of paths; MissingError as in `package_folders`.
     """
-    places = {name: _package_folder(name) for name in PACKAGES}
+    places = package_folders()
     digest = hashlib.sha256("\n".join(map(str, places.values())).encode()).hexdigest()[:16]
     folder = Path(isolated_folder()) / "runtime" / digest
     if os.pathsep in str(folder):
@@ -41,11 +41,15 @@ def link_runtime() -> Path:
     return folder
 
 
-def _package_folder(name: str) -> Path:
-    file = importlib.import_module(name).__file__
-    if file is None:
-        raise MissingError(f"{name} has no files here", hint="install castform again")
-    return Path(file).resolve().parent
+def package_folders() -> dict[str, Path]:
+    """Return where the running `benchmax` and `castform` lie. MissingError when one has no files."""
+    folders: dict[str, Path] = {}
+    for package in PACKAGES:
+        file = importlib.import_module(package).__file__
+        if file is None:
+            raise MissingError(f"{package} has no files here", hint="install castform again")
+        folders[package] = Path(file).resolve().parent
+    return folders
 
 
 def worker_environ(folder: Path) -> dict[str, str]:

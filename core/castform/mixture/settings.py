@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from castform.compose.settings import Part
 
@@ -22,10 +20,3 @@ class MixPart(Part):
     """Weights of its reward components, by the names that it has for them itself."""
     workers: int = Field(0, ge=0, le=256)
     """Worker processes. 0: in process, unless the plugin is installed isolated."""
-
-    @field_validator("weight", mode="before")
-    @classmethod
-    def _refuse_bool(cls, value: Any) -> Any:
-        if isinstance(value, bool):
-            raise ValueError("a weight is a number")
-        return value

@@ -86,15 +86,9 @@ def validate_args(
     """Return the model made of the arguments. Raises ConfigError with every fault."""
     import pydantic
 
-    from castform.section import NO_TRUTH, is_number
+    from castform.section import NO_TRUTH, find_truths
 
-    faults = [
-        f"{key} = {value!r}: {NO_TRUTH}"
-        for key, value in args.items()
-        if isinstance(value, bool)
-        and key in model.model_fields
-        and is_number(model.model_fields[key].annotation)
-    ]
+    faults = [f"{place} = {value!r}: {NO_TRUTH}" for place, value in find_truths(model, args)]
     wrong: pydantic.ValidationError | None = None
     try:
         made = model.model_validate(dict(args))

@@ -13,7 +13,7 @@ from typing import NoReturn
 from castform.workers.protocol import Frame, FrameReader, encode_frame
 
 _CHUNK = 1 << 16
-_PR_SET_PDEATHSIG = 1
+PR_SET_PDEATHSIG = 1
 
 
 class Channel:
@@ -79,6 +79,6 @@ def die_with_parent(parent: int) -> None:
     The end of the request pipe says so too, but not to code that holds the interpreter's lock.
     """
     if sys.platform.startswith("linux"):
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # it ended before
         end_process()

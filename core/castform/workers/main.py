@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from castform import __version__
 from castform.workers.channel import Channel, die_with_parent
 from castform.workers.exceptions import describe_exception
+from castform.workers.guard import end_guard, start_guard
 from castform.workers.protocol import PROTOCOL_VERSION, Frame
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ def main(arguments: Sequence[str]) -> None:
     """Load the environment that the host names and serve it until the host says close."""
     requests, answers, parent = (int(text) for text in arguments)
     die_with_parent(parent)
+    guard = start_guard()
     faulthandler.enable()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the host's to handle
     for stream in (sys.stdout, sys.stderr):
@@ -39,6 +41,7 @@ def main(arguments: Sequence[str]) -> None:
     loaded = _load(task, channel)
     if loaded is not None:
         asyncio.run(_serve(loaded, channel))
+    end_guard(guard)
 
 
 def _load(task: Frame, channel: Channel) -> LoadedEnvironment | None:

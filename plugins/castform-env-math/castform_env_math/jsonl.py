@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmax.envs.special_files import is_special_file
 from benchmax.rewards.answers.reading import last_box
 from castform.plugins import ConfigError
 from castform_env_math.config import JsonlConfig
@@ -81,8 +82,10 @@ def _is_held_out(row: Row, share: float) -> bool:
 
 def _read_rows(path: str, config: JsonlConfig) -> Iterator[Row]:
     try:
+        if is_special_file(Path(path)):
+            raise ValueError("it is a pipe or a device, not a regular file")
         text = Path(path).read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:  # a name with a NUL in it, text that is not UTF-8
         raise ConfigError(
             f"the problems in {path!r} cannot be read: {error}",
             hint="path and eval_path start at the current directory, or give an absolute path",

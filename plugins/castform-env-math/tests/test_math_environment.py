@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import pickle
 from pathlib import Path
 from typing import Any
@@ -197,6 +198,21 @@ def test_a_file_that_cannot_be_used_says_why(tmp_path: Path, content: str | byte
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(ConfigError, match=f"(?s){told}"):
         examples(load("math/jsonl", path=str(path)), "train", None)
+
+
+def test_a_pipe_or_a_device_is_told_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    (tmp_path / "device.jsonl").symlink_to("/dev/zero")
+    good = write(tmp_path / "good.jsonl", gsm_rows(3))
+    for given in (
+        {"path": str(tmp_path / "pipe.jsonl")},
+        {"path": str(tmp_path / "device.jsonl")},
+        {"path": good, "eval_path": str(tmp_path / "pipe.jsonl")},
+    ):
+        with pytest.raises(
+            ConfigError, match=r"(pipe|device).jsonl' cannot be read: it is a pipe or a device"
+        ):
+            examples(load("math/jsonl", **given), "train", None)
 
 
 def test_the_last_box_or_mark_is_the_answer_of_a_solution() -> None:

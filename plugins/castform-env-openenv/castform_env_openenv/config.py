@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -14,7 +15,7 @@ PORT = "{port}"
 class EpisodeConfig(BaseModel):
     """Which episodes there are, and how the model takes part in them."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True, allow_inf_nan=False)
 
     train: int | list[dict[str, Any]] = 64
     """So many episodes to train on, each with a seed of its own; or the arguments of each reset."""
@@ -42,6 +43,7 @@ class EpisodeConfig(BaseModel):
             return episodes
         if not episodes:
             raise ValueError("must not be empty")
+        _check_json(episodes)
         told = [_key(each) for each in episodes]
         if len(set(told)) < len(told):
             raise ValueError("names the same reset arguments twice")
@@ -82,6 +84,12 @@ class ServerConfig(EpisodeConfig):
     solved_reply: str | None = None
     """The reply to it."""
 
+    @field_validator("action_extra")
+    @classmethod
+    def _check_extra(cls, extra: dict[str, Any]) -> dict[str, Any]:
+        _check_json(extra)
+        return extra
+
     @field_validator("url")
     @classmethod
     def _check_url(cls, url: str | None) -> str | None:
@@ -115,3 +123,15 @@ class ExampleConfig(EpisodeConfig):
 
 def _key(arguments: dict[str, Any]) -> str:
     return json.dumps(arguments, sort_keys=True, default=str)
+
+
+def _check_json(value: object, place: str = "") -> None:
+    """Raise ValueError for a number that JSON has not, with its place: a server could not be told."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{place.removeprefix('.')} is {value}, and a server is told finite numbers only")
+    if isinstance(value, dict):
+        for key, item in value.items():
+            _check_json(item, f"{place}.{key}")
+    elif isinstance(value, list):
+        for number, item in enumerate(value):
+            _check_json(item, f"{place}[{number}]")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import os
 import pickle
 import subprocess
@@ -20,7 +21,7 @@ from castform_env_openenv.guard import __file__ as guard_file
 from castform_env_openenv.server import find_free_port
 from pydantic import ValidationError
 
-from castform.plugins import load_environment
+from castform.plugins import ConfigError, load_environment
 from castform.testing import FakeModel, assert_conforms
 
 
@@ -143,12 +144,22 @@ def test_it_can_be_sent_to_another_process() -> None:
         ({"url": "http://x", "solved_reply": "a"}, "set together"),
         ({"url": "http://x", "sessions": 0}, "sessions"),
         ({"url": "http://x", "colour": 1}, "colour"),
+        ({"url": "http://x", "train": [{"a": 1}, {"b": math.nan}]}, "[1].b is nan"),
+        ({"url": "http://x", "eval": [{"a": {"b": [1, -math.inf]}}]}, "[0].a.b[1] is -inf"),
+        ({"url": "http://x", "action_extra": {"force": math.inf}}, "force is inf"),
+        ({"url": "http://x", "step_seconds": math.inf}, "finite number"),
     ],
 )
 def test_a_setting_that_makes_no_sense_is_refused(args: dict[str, Any], told: str) -> None:
     with pytest.raises(ValidationError) as caught:
         ServerConfig(**args)
     assert told in str(caught.value)
+
+
+def test_true_is_no_number_of_episodes() -> None:
+    for name in ("train", "eval"):
+        with pytest.raises(ConfigError, match=f"{name} = True: must be a number, not true or false"):
+            load_environment("openenv/server", {"url": "http://x", name: True})
 
 
 def test_it_conforms() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -107,6 +108,20 @@ def test_a_jsonl_row_of_another_kind_is_named_with_its_place(tmp_path: Path) -> 
     with pytest.raises(TypeError) as raised:
         JsonlDataset(path, row_to_example=lambda row: row)  # type: ignore[arg-type, return-value]
     assert str(raised.value) == f"{path}:1: row_to_example returned dict, not an Example"
+
+
+def test_a_pipe_or_a_device_is_no_dataset_and_nothing_waits_for_it(tmp_path: Path) -> None:
+    pipe, device = tmp_path / "pipe.jsonl", tmp_path / "device.jsonl"
+    os.mkfifo(pipe)
+    device.symlink_to("/dev/zero")
+    for path in (pipe, device):
+        with pytest.raises(ValueError) as raised:
+            JsonlDataset(path, row_to_example=_example)
+        assert str(raised.value) == f"{path} is a pipe or a device; a dataset needs a regular file"
+    with pytest.raises(FileNotFoundError):
+        JsonlDataset(tmp_path / "none.jsonl", row_to_example=_example)
+    with pytest.raises(IsADirectoryError):
+        JsonlDataset(tmp_path, row_to_example=_example)
 
 
 def test_jsonl_is_utf8_whatever_the_machine_and_splits_at_newlines_only(

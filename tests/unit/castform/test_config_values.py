@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Annotated, Any, Literal
+
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from castform.config import RunConfig, load_config
 from castform.errors import ConfigError
@@ -43,3 +45,48 @@ def test_arguments_of_a_plugin_are_held_to_the_same_with_all_other_faults():
         "  share = False: must be a number, not true or false",
     ]
     assert lines[3].startswith("  on = 'maybe': ")
+
+
+def test_numbers_within_arguments_are_held_to_it_too_with_their_place():
+    Level = Annotated[int, Field(ge=1)]
+
+    class Task(BaseModel):
+        weight: float = 1.0
+        shown: bool = False
+
+    class Config(BaseModel):
+        weights: dict[str, float] = {}
+        levels: dict[str, Level | dict[str, Level]] = {}
+        sizes: list[int] = []
+        span: tuple[str, int] = ("a", 1)
+        tasks: list[Task] = []
+        train: int | list[dict[str, Any]] = 1
+        choice: Literal[1, 2] = 1
+
+    good = {"weights": {"a": 1}, "train": [{"fast": True}], "tasks": [{"shown": True}], "span": ("a", 2)}
+    made = validate_args(Config, good, "x/y")
+    assert (made.train, made.tasks[0].shown) == ([{"fast": True}], True)
+    bad = {
+        "weights": {"a": 1, "b": True},
+        "levels": {"x": {"y": True}, "z": True},
+        "sizes": [1, True],
+        "span": ("a", True),
+        "tasks": [{"weight": 2}, {"weight": False}],
+        "train": True,
+    }
+    with pytest.raises(ConfigError) as caught:
+        validate_args(Config, bad, "x/y")
+    lines = str(caught.value).splitlines()
+    assert lines[0] == "7 wrong arguments of environment 'x/y':"
+    assert sorted(lines[1:]) == [
+        f"  {place}: must be a number, not true or false"
+        for place in (
+            "levels.x.y = True",
+            "levels.z = True",
+            "sizes[1] = True",
+            "span[1] = True",
+            "tasks[1].weight = False",
+            "train = True",
+            "weights.b = True",
+        )
+    ]

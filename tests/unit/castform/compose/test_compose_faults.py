@@ -115,7 +115,7 @@ def _without_openenv():
         ),
         (
             'rewards = { "castform/answer" = true }',
-            'environment.rewards."castform/answer".weight: a weight is a number',
+            'environment.rewards."castform/answer".weight: must be a number, not true or false',
         ),
         (
             'rewards = { "castform/answer" = inf }',

@@ -12,8 +12,8 @@ from castform.cli.main import main
 from castform.environments import load_examples
 from castform.errors import ConfigError, RunFailedError, UsageError
 from castform.isolation.build import describe_plugins
-from castform.isolation.installed import find_isolated
 from castform.plugins.environments import load_environment
+from castform.plugins.loader import load_registry
 from castform.rollouts import run_group
 from castform.scripted_endpoint import ScriptedEndpoint
 from castform.seeds import derive_seed
@@ -69,15 +69,14 @@ async def test_trajectories_are_the_same_in_process_in_a_worker_and_isolated(ari
     assert isolated_pin.version == "7.0"
 
 
-def test_a_plugin_that_is_not_isolated_is_none(home):
-    assert find_isolated("arith") is None
+def test_a_plugin_that_is_not_isolated_has_no_interpreter_of_its_own(home):
+    assert load_registry().load("arith").interpreter is None
 
 
 def test_listing_and_showing_one_need_its_own_environment_alone(arith_home, monkeypatch, capsys):
     monkeypatch.setenv("CASTFORM_HOME", str(arith_home))
-    found = find_isolated("Arith")
-    assert found is not None
-    assert (found.name, found.entry.version) == ("arith", "7.0")
+    plugin = load_registry().load("Arith")
+    assert (plugin.name, plugin.entry.version) == ("arith", "7.0")
     assert main(["env", "list", "arith"]) == 0
     assert "arith/subtract" in capsys.readouterr().out
     assert main(["env", "show", "arith/add", "-a", "seed=2", "--json"]) == 0
@@ -100,8 +99,8 @@ def test_wrong_arguments_and_versions_are_errors_as_they_are_here(arith_home, mo
 
 def test_what_is_no_plugin_is_told_before_it_counts(arith_home, monkeypatch):
     monkeypatch.setenv("CASTFORM_HOME", str(arith_home))
-    found = find_isolated("arith")
-    assert found is not None
+    interpreter = load_registry().load("arith").interpreter
+    assert interpreter is not None
     with pytest.raises(RunFailedError, match="pluggy has no entry point in the group 'castform'") as caught:
-        describe_plugins(found.interpreter.python.parents[1], "pluggy")
+        describe_plugins(interpreter.python.parents[1], "pluggy")
     assert "nothing was installed" in str(caught.value.hint)

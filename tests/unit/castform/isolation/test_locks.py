@@ -9,7 +9,8 @@ import pytest
 from packaging.requirements import Requirement
 
 from castform import __version__
-from castform.errors import UsageError
+from castform.errors import MissingError, UsageError
+from castform.isolation.build import build_environment
 from castform.isolation.installers import Sources, check_wheels, explain_output
 from castform.isolation.lock import Lock, LockedItem
 from castform.isolation.resolve import read_compiled, read_report_item
@@ -31,6 +32,17 @@ def test_a_lock_is_written_as_pip_reads_it():
     assert text == (
         f"x==1.0 --hash=sha256:{A} --hash=sha256:{B}\ny @ file:///w/y-2-py3-none-any.whl --hash=sha256:{A}\n"
     )
+
+
+def test_a_build_removes_its_own_leftovers_and_leaves_what_is_built_beside_it_alone(tmp_path, monkeypatch):
+    for name in (".castform-env-x_left", ".castform-env-x-y_begun"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(MissingError, match="uv is not installed"):
+        build_environment(
+            lock(resolver="uv"), tmp_path / "castform-env-x-01", sources=Sources(), finish=lambda place: None
+        )
+    assert [found.name for found in tmp_path.iterdir()] == [".castform-env-x-y_begun"]
 
 
 def test_the_same_content_is_the_same_environment_wherever_the_wheels_lay():

@@ -241,7 +241,7 @@ args = { sed = 1 }
         ('[environment]\nid = "arith"\nmix = ["lookup"]\n', "give an id, or parts"),
         ('[environment]\nmix = ["lookup"]\nrewards = ["arith/correct"]\n', "has a mix and rewards"),
         ("[environment]\nmix = { lookup = 0 }\n", "greater than 0"),
-        ("[environment]\nmix = { lookup = true }\n", "a weight is a number"),
+        ("[environment]\nmix = { lookup = true }\n", "must be a number, not true or false"),
         ('[[environment.mix]]\nname = "x"\n', "is required"),
         ('[[environment.mix]]\nid = "lookup"\nworkers = 300\n', "less than or equal to 256"),
     ],
