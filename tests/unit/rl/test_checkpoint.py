@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from castform.errors import RunFailedError
-from castform_trainer.rl.checkpoint import list_checkpoints, save_checkpoint
+from castform_trainer.learning.checkpoint import list_checkpoints, save_checkpoint
 
 
 def write_adapter(folder):

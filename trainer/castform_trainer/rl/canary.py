@@ -19,7 +19,7 @@ from castform.errors import RunFailedError
 from castform_trainer.engines.contract import Engine
 from castform_trainer.rl.batch import make_batch
 from castform_trainer.rl.policy import Policy
-from castform_trainer.rl.tree import TrainSequence
+from castform_trainer.rl.sequence import TrainSequence
 
 CANARY_TOKENS = 64
 CANARY_TEXT = (

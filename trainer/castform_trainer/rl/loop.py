@@ -22,16 +22,16 @@ from castform.config import RunConfig
 from castform.errors import RunFailedError
 from castform.plugins.events import CheckpointSaved, StepEnded
 from castform_trainer.engines.contract import Engine
+from castform_trainer.learning.checkpoint import Checkpoint, save_checkpoint
+from castform_trainer.learning.stop import StopSwitch
 from castform_trainer.rl.accounting import Ledger
 from castform_trainer.rl.batch import TrainBatch, make_batch
 from castform_trainer.rl.canary import Canary
-from castform_trainer.rl.checkpoint import Checkpoint, save_checkpoint
 from castform_trainer.rl.judging import JudgedGroup
 from castform_trainer.rl.losses import PolicyLoss, make_loss
 from castform_trainer.rl.policy import Policy, UpdateStats
 from castform_trainer.rl.report import Reporter, rollout_scalars, scored_event, update_scalars
 from castform_trainer.rl.rollouts import RolloutSource, StepRollouts, collect_step
-from castform_trainer.rl.stop import StopSwitch
 
 MAX_SKIPPED_STEPS = 3
 """After so many steps in a row without any signal the run stops and says why."""
