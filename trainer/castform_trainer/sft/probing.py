@@ -1,0 +1,185 @@
+"""Find out how a chat template ends a turn, and in which form it wants calls and thinking.
+
+Each question is answered by rendering a small conversation with words that no template holds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from typing import Any, Protocol
+
+from castform_trainer.gateway.messages import Message
+from castform_trainer.gateway.template import PROBE_CALL_ID
+from castform_trainer.gateway.tokens import TextCodec
+
+WORD = "Qz7probe7zQ"
+KEY, VALUE = "qz7key7zq", "qz7 value 7zq"
+USER: Message = {"role": "user", "content": "x"}
+REPLY: Message = {"role": "assistant", "content": WORD}
+FOLLOWING = ("x", " x", "  x", "\n", "\nx", "\n\nx", "é", "1")
+TOOL: Message = {
+    "type": "function",
+    "function": {
+        "name": WORD,
+        "description": "x",
+        "parameters": {"type": "object", "properties": {KEY: {"type": "string", "description": "x"}}},
+    },
+}
+
+
+class Render(Protocol):
+    """Messages and tools to text; raises whatever the template raises."""
+
+    def __call__(
+        self, messages: Sequence[Message], tools: Sequence[Message] = (), *, open_reply: bool
+    ) -> str: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class TurnEnds:
+    """How a reply ends, and how one begins."""
+
+    texts: tuple[str, ...] = ()
+    """Control tokens, of which the first one behind a reply's beginning ends it."""
+    plain: str = ""
+    """Ordinary text that ends a reply, for a template that uses no control token."""
+    borrowed: bool = False
+    """The end-of-turn token is the one that opens the next turn."""
+    opener: str = ""
+    """What the template writes where a reply begins."""
+
+    @cached_property
+    def pattern(self) -> re.Pattern[str]:
+        """Match any of `texts`, the longest first."""
+        return re.compile("|".join(map(re.escape, sorted(self.texts, key=len, reverse=True))) or r"(?!)")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CallForm:
+    """In which form tool calls are shown to a template."""
+
+    parsed: bool
+    """Arguments as an object; otherwise as the JSON text of the row."""
+    null_content: bool = False
+    """Content that says nothing is null; otherwise an empty text."""
+    short_ids: bool = False
+    """Call ids must have nine letters and digits."""
+
+
+def find_turn_ends(render: Render, codec: TextCodec, *, end_texts: Sequence[str]) -> TurnEnds:
+    """Return how replies end. `end_texts` are the tokens on which an engine stops."""
+    opener = _find_opener(render)
+    last, inner = _try(render, [USER, REPLY]), _try(render, [USER, REPLY, USER])
+    if last is None or WORD not in last:
+        if inner is None or WORD not in inner:
+            return TurnEnds(opener=opener)
+        last = inner
+    closer = last.rpartition(WORD)[2]
+    controls = _list_controls(codec, closer)
+    starts = set(_list_controls(codec, opener)[:1])
+    controls = controls[: next((i for i, text in enumerate(controls) if text in starts), len(controls))]
+    if controls:
+        chosen = _choose_end(controls, _list_controls(codec, (inner or last).rpartition(WORD)[2]), end_texts)
+        return TurnEnds(texts=tuple(dict.fromkeys((chosen, *end_texts))), opener=opener)
+    if closer.strip():
+        return TurnEnds(plain=closer.rstrip(), opener=opener)
+    following = _list_controls(codec, (inner or "").rpartition(WORD)[2])
+    if following and following[0] in end_texts:
+        return TurnEnds(texts=tuple(end_texts), borrowed=True, opener=opener)
+    return TurnEnds(opener=opener)
+
+
+def find_call_form(render: Render) -> CallForm | None:
+    """Return the first form in which a call reads back from what the template writes; None if none does."""
+    for short, parsed, null in product((False, True), (True, False), (False, True)):
+        form = CallForm(parsed=parsed, null_content=null, short_ids=short)
+        if _shows_call(render, form):
+            return form
+    return None
+
+
+def reads_reasoning(render: Render) -> bool:
+    """Tell whether the template shows thinking that stands beside the content."""
+    text = _try(render, [USER, {**REPLY, "content": "y", "reasoning_content": WORD}])
+    return text is not None and WORD in text
+
+
+def splits_after(codec: TextCodec, ends: Sequence[str]) -> bool:
+    """Tell whether text that is cut behind each of these tokens has the ids of the whole text."""
+    return bool(ends) and all(
+        codec.encode(f"y{end}{rest}{end}") == codec.encode(f"y{end}") + codec.encode(f"{rest}{end}")
+        for end in ends
+        for rest in FOLLOWING
+    )
+
+
+def added_by(prompt: str, closed: str) -> str:
+    """Return what `prompt` adds to the text of the same conversation without an open reply."""
+    return prompt[len(closed) :] if prompt.startswith(closed) else ""
+
+
+def _find_opener(render: Render) -> str:
+    closed = _try(render, [USER])
+    if closed is None:
+        return ""
+    try:
+        return added_by(render([USER], open_reply=True), closed)
+    except Exception:  # noqa: BLE001 - a template is the model author's program
+        return ""
+
+
+def _choose_end(controls: Sequence[str], inner: Sequence[str], end_texts: Sequence[str]) -> str:
+    """Return the control token that ends a turn, of those behind a last reply.
+
+    One on which the engine stops and that also ends inner turns; else one of the two. A template
+    may write more behind the last turn (an end of text), or before the end (an end of content).
+    """
+    shared = []
+    for ours, theirs in zip(controls, inner, strict=False):
+        if ours != theirs:
+            break
+        shared.append(ours)
+    for text in (*shared, *(() if shared else controls)):
+        if text in end_texts:
+            return text
+    return shared[-1] if shared else controls[0]
+
+
+def _list_controls(codec: TextCodec, text: str) -> list[str]:
+    """Return the control tokens of a text in order, repeated ones too."""
+    found = codec.find_control_texts(text)
+    pattern = re.compile("|".join(map(re.escape, sorted(found, key=len, reverse=True))) or r"(?!)")
+    return pattern.findall(text)
+
+
+def _shows_call(render: Render, form: CallForm) -> bool:
+    call_id = PROBE_CALL_ID if form.short_ids else "call_1"
+    arguments: Any = {KEY: VALUE} if form.parsed else f'{{"{KEY}": "{VALUE}"}}'
+    call = {"id": call_id, "type": "function", "function": {"name": WORD, "arguments": arguments}}
+    turn: Message = {
+        "role": "assistant",
+        "content": None if form.null_content else "",
+        "tool_calls": [call],
+    }
+    result: Message = {"role": "tool", "tool_call_id": call_id, "content": "y"}
+    for messages in ([USER, turn], [USER, turn, result]):
+        text = _try(render, messages, [TOOL])
+        before = _try(render, [USER], [TOOL])
+        if text is None or before is None:
+            continue
+        written = text[len(before) :] if text.startswith(before) else text
+        if WORD in written and KEY in written and VALUE in written:
+            quoted = (f"'{KEY}'", f'\\"{KEY}\\"', "None")
+            return not any(wrong in written for wrong in quoted)
+    return False
+
+
+def _try(render: Render, messages: Sequence[Message], tools: Sequence[Message] = ()) -> str | None:
+    try:
+        return render(messages, tools, open_reply=False)
+    except Exception:  # noqa: BLE001 - a template is the model author's program: it may refuse a probe
+        return None
