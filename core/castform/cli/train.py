@@ -33,6 +33,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="an id, a Python file (./env.py, or ./env.py:Class), or a TOML file that composes one",
     )
     parser.add_argument("-m", "--model", help="pulled name, folder or hub id")
+    parser.add_argument(
+        "--adapter", type=Path, metavar="DIR", help="PEFT LoRA folder to start from (model.adapter)"
+    )
     parser.add_argument("--steps", type=int, help="optimiser steps (run.steps)")
     parser.add_argument("--seed", type=int, help="seed of everything random (run.seed)")
     parser.add_argument("--max-seconds", type=float, help="train for at most this long (run.max_seconds)")
@@ -79,6 +82,7 @@ def run(args: argparse.Namespace) -> int:
         environment__id=args.environment,
         environment__workers=args.workers,
         model__id=args.model,
+        model__adapter=args.adapter,
         run__steps=args.steps,
         run__seed=args.seed,
         run__max_seconds=args.max_seconds,
@@ -147,6 +151,7 @@ def _resume(args: argparse.Namespace) -> int:
         for name, value in (
             ("an environment", args.environment),
             ("--model", args.model),
+            ("--adapter", args.adapter),
             ("--seed", args.seed),
             ("--config", args.config),
             ("--arg", args.arg),

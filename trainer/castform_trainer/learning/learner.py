@@ -61,6 +61,7 @@ class Learner:
         self.updates = 0
         self._rate = rate
         self._window = _attention_window(model.config)
+        self.is_full = lora is None
         self._max_grad_norm = optimizer.max_grad_norm
         if lora is None:
             self.model = model.requires_grad_(True)
@@ -76,6 +77,7 @@ class Learner:
             betas=(optimizer.beta1, optimizer.beta2),
             eps=optimizer.eps,
             weight_decay=optimizer.weight_decay,
+            fused=lora is None,  # one pass over all weights, and no copies of them
         )
 
     def score(
@@ -123,25 +125,36 @@ class Learner:
 
     def save_adapter(self, folder: Path) -> None:
         """Write the adapters as a plain PEFT folder. OSError when the disk refuses."""
+        self._save(folder, save_embedding_layers=False)
+
+    def save_weights(self, folder: Path) -> None:
+        """Write a model that is trained in full as transformers does, without tokenizer. OSError as above."""
+        self._save(folder)
+
+    def _save(self, folder: Path, **options: bool) -> None:
         try:
-            self.model.save_pretrained(str(folder), save_embedding_layers=False)
+            self.model.save_pretrained(str(folder), **options)
         except SafetensorError as error:
             raise OSError(errno.EIO, str(error), str(folder)) from error
 
     def state(self) -> dict[str, Any]:
-        """Return everything that decides the next update: weights, optimiser, step count, torch's RNG."""
+        """Return everything that decides the next update: weights, optimiser, step count, torch's RNG.
+
+        The weights are left out of a model that is trained in full: `save_weights` has them.
+        """
+        weights = {name: weight.detach().cpu() for name, weight in self.parameters.items()}
         return {
-            "weights": {name: weight.detach().cpu() for name, weight in self.parameters.items()},
+            **({} if self.is_full else {"weights": weights}),
             "optimizer": self.optimizer.state_dict(),
             "updates": self.updates,
             "rng": torch.get_rng_state(),
         }
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Continue exactly where `state` was taken."""
+        """Continue exactly where `state` was taken. Without weights in it, those are loaded already."""
         with torch.no_grad():
-            for name, weight in self.parameters.items():
-                weight.copy_(state["weights"][name])
+            for name, value in state.get("weights", {}).items():
+                self.parameters[name].copy_(value)
         self.optimizer.load_state_dict(state["optimizer"])
         self.updates = state["updates"]
         torch.set_rng_state(state["rng"])

@@ -74,7 +74,7 @@ class Canary:
 
     async def check(self, engine: Engine, *, version: int) -> CanaryReading:
         """Compare at `version`. Raises RunFailedError, with the likely cause, when they disagree."""
-        expected = score_with_policy(self._policy, self.ids)
+        expected = score_with_policy(self._policy, self.ids) if version else self._base
         served = await engine.logprobs(self.ids, version=version)
         gap = mean_gap(expected, served)
         before = self._known[max(self._known)]

@@ -17,8 +17,8 @@ import torch
 
 from castform.config import LoraSection, OptimizerSection
 from castform_trainer.learning.learner import Learner
+from castform_trainer.losses import PolicyLoss
 from castform_trainer.rl.batch import MicroBatch, TrainBatch
-from castform_trainer.rl.losses import PolicyLoss
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
