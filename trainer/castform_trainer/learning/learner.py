@@ -106,6 +106,11 @@ class Learner:
         return pair_logprobs(output.logits[0], row_U, tree.pair_tokens_U, temperature=scale)
 
     @property
+    def result_name(self) -> str:
+        """What a folder of its weights is called."""
+        return "model" if self.is_full else "adapter"
+
+    @property
     def learning_rate(self) -> float:
         """Of the next optimiser step."""
         return self._rate(self.updates)

@@ -175,7 +175,7 @@ async def save(run: Training, state: LoopState) -> Checkpoint:
         step=state.step,
         counters=state.as_dict(),
         tensors=run.policy.state(),
-        save_adapter=run.policy.save_adapter,
+        save_weights=run.policy.save_adapter,
         keep=run.config.checkpoint.keep,
     )
     run.reporter.tell(CheckpointSaved(step=state.step, path=checkpoint.path))

@@ -49,6 +49,7 @@ class SftLearner(Learner):
             adapter=config.model.adapter,
             seed=seed,
         )
+        self.compute_dtype = compute_dtype
         self._autocast = compute_dtype if compute_dtype != self.dtype else None
 
     def score(
