@@ -123,13 +123,8 @@ def added_by(prompt: str, closed: str) -> str:
 
 
 def _find_opener(render: Render) -> str:
-    closed = _try(render, [USER])
-    if closed is None:
-        return ""
-    try:
-        return added_by(render([USER], open_reply=True), closed)
-    except Exception:  # noqa: BLE001 - a template is the model author's program
-        return ""
+    closed, prompt = _try(render, [USER]), _try(render, [USER], open_reply=True)
+    return "" if closed is None or prompt is None else added_by(prompt, closed)
 
 
 def _choose_end(controls: Sequence[str], inner: Sequence[str], end_texts: Sequence[str]) -> str:
@@ -168,9 +163,9 @@ def _shows_call(render: Render, form: CallForm) -> bool:
     result: Message = {"role": "tool", "tool_call_id": call_id, "content": "y"}
     for messages in ([USER, turn], [USER, turn, result]):
         text = _try(render, messages, [TOOL])
-        before = _try(render, [USER], [TOOL])
-        if text is None or before is None:
+        if text is None:
             continue
+        before = _try(render, [USER], [TOOL], open_reply=True) or ""
         written = text[len(before) :] if text.startswith(before) else text
         if WORD in written and KEY in written and VALUE in written:
             quoted = (f"'{KEY}'", f'\\"{KEY}\\"', "None")
@@ -178,8 +173,10 @@ def _shows_call(render: Render, form: CallForm) -> bool:
     return False
 
 
-def _try(render: Render, messages: Sequence[Message], tools: Sequence[Message] = ()) -> str | None:
+def _try(
+    render: Render, messages: Sequence[Message], tools: Sequence[Message] = (), *, open_reply: bool = False
+) -> str | None:
     try:
-        return render(messages, tools, open_reply=False)
+        return render(messages, tools, open_reply=open_reply)
     except Exception:  # noqa: BLE001 - a template is the model author's program: it may refuse a probe
         return None

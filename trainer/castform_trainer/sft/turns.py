@@ -8,8 +8,9 @@ texts in which control tokens spelled by the content are guarded (`TextCodec.gua
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from castform_trainer.gateway.messages import Message
 from castform_trainer.gateway.parsers.think import CLOSE, OPEN, split_reasoning
@@ -66,8 +67,12 @@ class Turn:
 
 def read_turn(at: TurnPlace) -> Turn:
     """Return the texts of a turn. MaskError when the template does not show it in full."""
-    turn = _split_turn(at, _render_prompt(at), _render_through(at))
-    turn = replace(turn, reply=_cut_end(at, turn.reply))
+    whole, is_last = _render_through(at)
+    turn = _split_turn(at, _render_prompt(at), whole)
+    reply = _cut_end(at, turn.reply)
+    if is_last and _opens_turn(at, turn.reply[len(reply) :], at.template.ends.opener):
+        raise at.refuse("shows this turn as several messages")
+    turn = replace(turn, reply=reply)
     lost = _find_lost(at.message, turn.reply)
     if lost == "thinking" or (lost is None and turn.thinking):
         turn = replace(turn, reply=_restore_thinking(at, turn))
@@ -87,15 +92,18 @@ def _render_prompt(at: TurnPlace) -> str | None:
         raise _explain(at, error) from error
 
 
-def _render_through(at: TurnPlace) -> str:
-    """Return the conversation through the turn, or, for a template that insists on it, with its neighbours."""
+def _render_through(at: TurnPlace) -> tuple[str, bool]:
+    """Return the conversation through the turn, or, for a template that insists on it, with its neighbours.
+
+    The second value tells whether the turn is the last one in it.
+    """
     results = at.place + 1
     while results < len(at.messages) and at.messages[results]["role"] == "tool":
         results += 1
     first: Exception | None = None
     for end in dict.fromkeys((at.place + 1, results, len(at.messages))):
         try:
-            return at.render(at.messages[:end])
+            return at.render(at.messages[:end]), end == at.place + 1
         except Exception as error:  # noqa: BLE001 - a template is the model author's program
             first = first or error
     assert first is not None
@@ -134,10 +142,15 @@ def _split_turn(at: TurnPlace, prompt: str | None, whole: str) -> Turn:
 
 def _holds_another_turn(at: TurnPlace, reply: str, header: str) -> bool:
     """Tell whether a turn begins behind the end of the first one: then `header` was an earlier turn's."""
+    end = at.template.ends.pattern.search(reply)
+    return _opens_turn(at, reply[end.end() if end else 0 :], header)
+
+
+def _opens_turn(at: TurnPlace, text: str, header: str) -> bool:
+    """Tell whether a text holds what begins `header`: its first control token, or all of it without one."""
     controls = at.template.codec.find_control_texts(header)
     start = min(controls, key=header.index) if controls else header.strip()
-    end = at.template.ends.pattern.search(reply)
-    return start in reply[end.end() if end else 0 :]
+    return bool(start) and start in text
 
 
 def _find_lost(message: Message, reply: str) -> str | None:
@@ -151,15 +164,37 @@ def _find_lost(message: Message, reply: str) -> str | None:
         before, _, after = content.partition(CLOSE)
         if before.strip().removeprefix(OPEN).strip() not in reply or after.strip() not in reply:
             return "thinking"
+    return _find_lost_call(message, reply)
+
+
+def _find_lost_call(message: Message, reply: str) -> str | None:
+    """Look for the names and arguments of the calls behind the content, one call after the other."""
+    content = (message["content"] or "").strip()
+    at = reply.find(content) + len(content) if content in reply else 0
     for call in message.get("tool_calls") or ():
         name, arguments = call["function"]["name"], call["function"]["arguments"]
-        if name not in reply:
+        start = reply.find(name, at)
+        if start < 0:
             return f"call of {name}"
-        for key in arguments if isinstance(arguments, dict) else ():
-            spellings = (key, json.dumps(key)[1:-1], json.dumps(key, ensure_ascii=False)[1:-1])
-            if not any(spelling in reply for spelling in spellings):
-                return f"argument {key!r} of {name}"
+        at = start + len(name)
+        for text in _list_texts(arguments if isinstance(arguments, dict) else {}):
+            spellings = (text.strip(), json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1])
+            if not any(spelling in reply[at:] for spelling in spellings):
+                return f"argument {text!r} of {name}"
     return None
+
+
+def _list_texts(value: Any) -> Iterator[str]:
+    """Yield every key and text in a JSON value."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            yield key
+            yield from _list_texts(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _list_texts(inner)
 
 
 def _restore_thinking(at: TurnPlace, turn: Turn) -> str:
@@ -172,7 +207,7 @@ def _restore_thinking(at: TurnPlace, turn: Turn) -> str:
     reasoning, content = message.pop("reasoning_content", ""), message["content"] or ""
     if not reasoning and CLOSE in content:
         reasoning, content = split_reasoning(content, opened=not content.lstrip().startswith(OPEN))
-    message["content"] = content
+        message["content"] = content
     bare = _cut_end(at, _split_turn(at, turn.prompt, at.render([*at.before, message])).reply)
     if bare.lstrip().startswith(OPEN):  # an empty block of the template's own
         bare = bare.partition(CLOSE)[2].lstrip("\n")
@@ -185,7 +220,7 @@ def _cut_end(at: TurnPlace, reply: str) -> str:
     """Return the reply through its end-of-turn token, without what the template writes behind that."""
     ends = at.template.ends
     if ends.borrowed:
-        return reply.rstrip() + _find_borrowed_end(at)
+        return reply + _find_borrowed_end(at)
     end = ends.pattern.search(reply)
     if end:
         return reply[: end.end()]
@@ -201,11 +236,13 @@ def _find_borrowed_end(at: TurnPlace) -> str:
     following: Message = {"role": "user", "content": WORD}
     if calls:
         following = {"role": "tool", "tool_call_id": calls[0]["id"], "content": WORD}
+    through = at.messages[: at.place + 1]
     try:
-        text = at.render([*at.messages[: at.place + 1], following])
+        whole, text = at.render(through), at.render([*through, following])
     except Exception as error:
         raise _explain(at, error) from error
-    found = at.template.ends.pattern.findall(text.rpartition(WORD)[0])
-    if not found:
+    ends = list(at.template.ends.pattern.finditer(text.rpartition(WORD)[0]))
+    if not ends:
         raise at.refuse("writes no end of turn behind it")
-    return str(found[-1])
+    gap = text[len(whole) : ends[-1].start()] if text.startswith(whole) else ""
+    return ("" if gap.strip() else gap) + ends[-1].group()
