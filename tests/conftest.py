@@ -19,6 +19,7 @@ NEEDS_TORCH = [
     "unit/rl",
     "unit/engines",
     "unit/gateway",
+    "unit/sft",
     "integration",
     "gpu",
 ]

@@ -128,9 +128,9 @@ def make_row(rng: random.Random, family: Family) -> dict[str, Any]:
     with_tools = (family.tools or wild) and rng.random() < 0.6
     if (family.system or wild) and rng.random() < 0.5:
         messages.append({"role": "system", "content": _write(rng)})
-    for _ in range(rng.randint(1, 4)):
+    for _ in range(rng.choice([1, 1, 1, 2, 2, 4])):
         messages.append({"role": "user", "content": _write(rng)})
-        while with_tools and rng.random() < 0.5:
+        while with_tools and rng.random() < 0.4:
             count = rng.choice([1, 1, 2, 3]) if family.parallel or wild else 1
             calls = [_call(rng, f"call_{next(calls_ids)}") for _ in range(count)]
             content = rng.choice([None, _reply(rng)]) if family.says_and_calls or wild else None

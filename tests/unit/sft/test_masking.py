@@ -60,7 +60,8 @@ def expect_both(name: str, row: dict[str, Any]) -> tuple[Texts, Texts]:
 def count_wrong_in(tokenizer: Any, sample: MaskedRow, expected: Texts, neutral: Texts) -> int:
     """Compare one sample with texts, with their ids where no content spells a control token, and with spans."""
     wrong = 0
-    controls = tokenizer.get_added_vocab()
+    backend = tokenizer.backend_tokenizer
+    controls = set(tokenizer.get_added_vocab().values())
     spans = [False] * len(sample.ids)
     assert len(sample.turns) == len(sample.places)
     for place, (start, end) in zip(sample.places, sample.turns, strict=True):
@@ -68,11 +69,11 @@ def count_wrong_in(tokenizer: Any, sample: MaskedRow, expected: Texts, neutral: 
         for ids, text, plain in zip(
             (sample.ids[:start], sample.ids[start:end]), expected[place], neutral[place], strict=True
         ):
-            wrong += tokenizer.decode(ids) != text
-            found = [i for i in tokenizer.encode(plain, add_special_tokens=False) if i in controls.values()]
-            wrong += [i for i in ids if i in controls.values()] != found
+            right = tuple(backend.encode(plain, add_special_tokens=False).ids)
             if text == plain:
-                wrong += tuple(tokenizer.encode(text, add_special_tokens=False)) != ids
+                wrong += ids != right
+            wrong += backend.decode(ids, skip_special_tokens=False) != text
+            wrong += [i for i in ids if i in controls] != [i for i in right if i in controls]
     return wrong + sum(a != b for a, b in zip(spans, sample.trained, strict=True))
 
 
