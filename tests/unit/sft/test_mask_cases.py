@@ -161,6 +161,13 @@ def test_a_prompt_that_closes_thinking_takes_no_turn_that_thinks():
     assert only(template, row(user("a"), says("b")))[2] == ["b<|im_end|>"]
     given = row(user("a"), says("ok"), user("c"), says(THOUGHT + "ok"))
     assert "messages[3]" in refusal(template, given) and "its own prompt" in refusal(template, given)
+    source = (
+        "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.role == 'assistant' %}<think>\n"
+        "{{ m.reasoning_content }}\n</think>\n\n{% endif %}{{ m.content }}<|im_end|>\n{% endfor %}"
+        "{% if add_generation_prompt %}<|im_start|>assistant\n<think>\n\n</think>\n\n{% endif %}"
+    )  # here an earlier turn looks as the prompt does
+    assert "messages[3]" in refusal(load("chatml", source), given)
+    assert "its own prompt" in refusal(load("chatml", source), given)
 
 
 def test_a_prompt_that_opens_thinking_is_continued_even_where_the_template_strips_it():
@@ -287,8 +294,8 @@ def test_what_a_template_does_not_show_is_refused_and_named():
         .read_text(encoding="utf-8")
         .replace("message.tool_calls or []", "(message.tool_calls or [])[:1]")
     )
-    twice = row(user("a"), says("", call("k"), call("l", name="other")), result("k", "x"), tools=tool)
-    assert "does not show its call of other" in refusal(load("qwen25", first), twice)
+    assert "messages[1]" in refusal(load("qwen25", first), several)
+    assert "shows only some of its 2 calls" in refusal(load("qwen25", first), several)
 
 
 def test_a_template_that_prints_arguments_as_python_gets_their_text():

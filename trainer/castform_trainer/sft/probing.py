@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 from typing import Any, Protocol
@@ -16,7 +16,7 @@ from castform_trainer.gateway.messages import Message
 from castform_trainer.gateway.template import PROBE_CALL_ID
 from castform_trainer.gateway.tokens import TextCodec
 
-WORD = "Qz7probe7zQ"
+WORD, OTHER_WORD = "Qz7probe7zQ", "Qz7other7zQ"
 KEY, VALUE = "qz7key7zq", "qz7 value 7zq"
 USER: Message = {"role": "user", "content": "x"}
 REPLY: Message = {"role": "assistant", "content": WORD}
@@ -68,6 +68,8 @@ class CallForm:
     """Content that says nothing is null; otherwise an empty text."""
     short_ids: bool = False
     """Call ids must have nine letters and digits."""
+    drops_calls: bool = False
+    """Of several calls in a turn not all are shown."""
 
 
 def find_turn_ends(render: Render, codec: TextCodec, *, end_texts: Sequence[str]) -> TurnEnds:
@@ -97,8 +99,8 @@ def find_call_form(render: Render) -> CallForm | None:
     """Return the first form in which a call reads back from what the template writes; None if none does."""
     for short, parsed, null in product((False, True), (True, False), (False, True)):
         form = CallForm(parsed=parsed, null_content=null, short_ids=short)
-        if _shows_call(render, form):
-            return form
+        if _shows_calls(render, form, (WORD,)):
+            return replace(form, drops_calls=_shows_calls(render, form, (WORD, OTHER_WORD)) is False)
     return None
 
 
@@ -151,26 +153,29 @@ def _list_controls(codec: TextCodec, text: str) -> list[str]:
     return pattern.findall(text)
 
 
-def _shows_call(render: Render, form: CallForm) -> bool:
-    call_id = PROBE_CALL_ID if form.short_ids else "call_1"
+def _shows_calls(render: Render, form: CallForm, names: Sequence[str]) -> bool | None:
+    """Tell whether a turn's calls, one for each name, read back; None when the template refuses the turn."""
     arguments: Any = {KEY: VALUE} if form.parsed else f'{{"{KEY}": "{VALUE}"}}'
-    call = {"id": call_id, "type": "function", "function": {"name": WORD, "arguments": arguments}}
-    turn: Message = {
-        "role": "assistant",
-        "content": None if form.null_content else "",
-        "tool_calls": [call],
-    }
-    result: Message = {"role": "tool", "tool_call_id": call_id, "content": "y"}
-    for messages in ([USER, turn], [USER, turn, result]):
+    calls = [
+        {
+            "id": f"{PROBE_CALL_ID[:-1]}{place}" if form.short_ids else f"call_{place}",
+            "type": "function",
+            "function": {"name": name, "arguments": arguments},
+        }
+        for place, name in enumerate(names)
+    ]
+    content = None if form.null_content else ""
+    turn: Message = {"role": "assistant", "content": content, "tool_calls": calls}
+    results: list[Message] = [{"role": "tool", "tool_call_id": call["id"], "content": "y"} for call in calls]
+    for messages in ([USER, turn], [USER, turn, *results]):
         text = _try(render, messages, [TOOL])
         if text is None:
             continue
         before = _try(render, [USER], [TOOL], open_reply=True) or ""
         written = text[len(before) :] if text.startswith(before) else text
-        if WORD in written and KEY in written and VALUE in written:
-            quoted = (f"'{KEY}'", f'\\"{KEY}\\"', "None")
-            return not any(wrong in written for wrong in quoted)
-    return False
+        quoted = (f"'{KEY}'", f'\\"{KEY}\\"', "None")
+        return all(word in written for word in (*names, KEY, VALUE)) and not any(q in written for q in quoted)
+    return None
 
 
 def _try(

@@ -73,6 +73,9 @@ def read_turn(at: TurnPlace) -> Turn:
     if is_last and _opens_turn(at, turn.reply[len(reply) :], at.template.ends.opener):
         raise at.refuse("shows this turn as several messages")
     turn = replace(turn, reply=reply)
+    calls, form = at.message.get("tool_calls", ()), at.template.call_form
+    if len(calls) > 1 and form is not None and form.drops_calls:
+        raise at.refuse(f"shows only some of its {len(calls)} calls")
     lost = _find_lost(at.message, turn.reply)
     if lost == "thinking" or (lost is None and turn.thinking):
         turn = replace(turn, reply=_restore_thinking(at, turn))
