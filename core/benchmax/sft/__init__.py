@@ -20,6 +20,7 @@ from benchmax.sft.limits import (
     MAX_TOOLS,
 )
 from benchmax.sft.reading import RawRow, read_rows
+from benchmax.sft.row_warnings import WARNING_CODES, SftWarning, warnings_of
 
 __all__ = [
     "CODES",
@@ -29,10 +30,13 @@ __all__ = [
     "MAX_METADATA_BYTES",
     "MAX_ROW_BYTES",
     "MAX_TOOLS",
+    "WARNING_CODES",
     "RawRow",
     "SftDataset",
     "SftDatasetError",
     "SftIssue",
     "SftRows",
+    "SftWarning",
     "read_rows",
+    "warnings_of",
 ]
