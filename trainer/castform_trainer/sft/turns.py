@@ -8,6 +8,7 @@ texts in which control tokens spelled by the content are guarded (`TextCodec.gua
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -171,9 +172,8 @@ def _find_lost(message: Message, reply: str) -> str | None:
 
 
 def _find_lost_call(message: Message, reply: str) -> str | None:
-    """Look for the names and arguments of the calls behind the content, one call after the other."""
-    content = (message["content"] or "").strip()
-    at = reply.find(content) + len(content) if content in reply else 0
+    """Look for the names and arguments of the calls beside the content, one call after the other."""
+    reply, at = reply.replace((message["content"] or "").strip(), "", 1), 0
     for call in message.get("tool_calls") or ():
         name, arguments = call["function"]["name"], call["function"]["arguments"]
         start = reply.find(name, at)
@@ -181,8 +181,9 @@ def _find_lost_call(message: Message, reply: str) -> str | None:
             return f"call of {name}"
         at = start + len(name)
         for text in _list_texts(arguments if isinstance(arguments, dict) else {}):
-            spellings = (text.strip(), json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1])
-            if not any(spelling in reply[at:] for spelling in spellings):
+            # Templates escape in their own ways, but leave words as they are or write them as JSON does.
+            words = re.findall(r"\w+", text)
+            if not all(word in reply[at:] or json.dumps(word)[1:-1] in reply[at:] for word in words):
                 return f"argument {text!r} of {name}"
     return None
 
