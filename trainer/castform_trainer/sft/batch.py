@@ -2,7 +2,8 @@
 
 Packed rows are a token tree: rows that share nothing are separate trees, which cannot see each
 other and whose positions start at 0; a prefix that rows share, such as a system prompt with
-tools, is computed once. Letters: O trained tokens.
+tools, is computed once. Unpacked rows are rectangles of rows of about one length.
+Letters: O trained tokens.
 """
 
 from __future__ import annotations
@@ -12,9 +13,18 @@ from dataclasses import dataclass
 
 import torch
 
-from castform_trainer.learning.tree import TokenSequence, TokenTree, make_trees
+from castform_trainer.learning.tree import (
+    Occurrence,
+    TokenSequence,
+    TokenTree,
+    check_mask,
+    make_trees,
+)
 from castform_trainer.learning.tree_tensors import TreeTensors, tree_to_tensors
 from castform_trainer.losses.supervised import divide_weights
+
+PADDING = 0
+"""Any id: nothing looks at what stands behind a row."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,8 +44,8 @@ class MicroBatch:
 
     tensors: TreeTensors
     """Its weights are divided by the sum over the whole step."""
-    alone: bool
-    """It is a single sample, which needs no mask but the model's own."""
+    rows: int | None
+    """Of a rectangle; None for packed rows."""
     samples_O: torch.Tensor
     """Which of the samples that were given each trained token is of."""
 
@@ -48,7 +58,8 @@ class SftBatch:
     trained_tokens: int
     """Tokens of weight above 0."""
     computed_tokens: int
-    """Tokens that pass through the model: shared prefixes once, nothing behind the last trained one."""
+    """Tokens that pass through the model: shared prefixes once, padding too, nothing behind the last
+    trained token."""
     sample_tokens: int
     """Tokens of the samples as they are."""
 
@@ -62,41 +73,68 @@ def make_batch(
 ) -> SftBatch:
     """Cut samples into micro-batches whose weights have one denominator.
 
-    Without packing each sample is computed by itself, and nothing is padded. Raises ValueError
-    when no token is trained or a weight is negative.
+    Raises ValueError when no token is trained, a weight is negative, or the first token has one.
     """
     sequences = [
         TokenSequence(ids=sample.ids, mask=[weight > 0 for weight in sample.weights], rollout=str(place))
         for place, sample in enumerate(samples)
     ]
-    pieces = [[place] for place in range(len(samples))] if not packing else [list(range(len(samples)))]
-    laid = [
-        (piece, tree)
-        for piece in pieces
-        for tree in make_trees([sequences[place] for place in piece], max_nodes=tokens_per_microbatch)
-    ]
+    for sequence in sequences:
+        check_mask(sequence)
+    make = make_trees if packing else make_rectangles
+    trees = make(sequences, max_nodes=tokens_per_microbatch)
     weights = divide_weights(
-        [samples[piece[o.sequence]].weights[o.position] for piece, tree in laid for o in tree.occurrences]
+        [samples[o.sequence].weights[o.position] for tree in trees for o in tree.occurrences]
     )
     micro_batches, start = [], 0
-    for piece, tree in laid:
+    for tree in trees:
         stop = start + len(tree.occurrences)
-        micro_batches.append(_to_micro_batch(tree, piece, weights[start:stop], dtype))
+        part = torch.tensor(weights[start:stop], dtype=dtype)
+        micro_batches.append(
+            MicroBatch(
+                tensors=TreeTensors(**tree_to_tensors(tree), weights_O=part),
+                rows=None if packing else tree.depths.count(0),
+                samples_O=torch.tensor([occurrence.sequence for occurrence in tree.occurrences]),
+            )
+        )
         start = stop
     return SftBatch(
         micro_batches=tuple(micro_batches),
         trained_tokens=len(weights),
-        computed_tokens=sum(len(tree.ids) for _, tree in laid),
+        computed_tokens=sum(len(tree.ids) for tree in trees),
         sample_tokens=sum(len(sample.ids) for sample in samples),
     )
 
 
-def _to_micro_batch(
-    tree: TokenTree, piece: Sequence[int], weights: Sequence[float], dtype: torch.dtype
-) -> MicroBatch:
-    samples = [piece[occurrence.sequence] for occurrence in tree.occurrences]
-    return MicroBatch(
-        tensors=TreeTensors(**tree_to_tensors(tree), weights_O=torch.tensor(weights, dtype=dtype)),
-        alone=len(set(samples)) == 1,
-        samples_O=torch.tensor(samples),
-    )
+def make_rectangles(sequences: Sequence[TokenSequence], *, max_nodes: int) -> list[TokenTree]:
+    """Lay sequences out in rectangles of at most `max_nodes` tokens, padding included, longest first.
+
+    A rectangle is a tree too: each row is a chain from a root of its own, its padding at the end.
+    What stands behind the last trained token is left out, and so are sequences without any.
+    """
+    needed = [max((at for at, on in enumerate(sequence.mask) if on), default=0) for sequence in sequences]
+    order = sorted((place for place, size in enumerate(needed) if size), key=lambda place: -needed[place])
+    rectangles: list[list[int]] = []
+    for place in order:
+        if rectangles and (len(rectangles[-1]) + 1) * needed[rectangles[-1][0]] <= max_nodes:
+            rectangles[-1].append(place)
+        else:
+            rectangles.append([place])
+    return [_lay_rectangle(sequences, chunk, needed[chunk[0]]) for chunk in rectangles]
+
+
+def _lay_rectangle(sequences: Sequence[TokenSequence], chunk: Sequence[int], width: int) -> TokenTree:
+    tree = TokenTree(ids=[], depths=[], ends=[], pair_parents=[], pair_tokens=[], occurrences=[])
+    for place in chunk:
+        sequence, start = sequences[place], len(tree.ids)
+        ids = list(sequence.ids[:width])
+        tree.ids.extend([*ids, *[PADDING] * (width - len(ids))])
+        tree.depths.extend(range(width))
+        tree.ends.extend([start + width] * width)
+        for position, is_trained in enumerate(sequence.mask):
+            if is_trained:
+                pair = len(tree.pair_tokens)
+                tree.pair_parents.append(start + position - 1)
+                tree.pair_tokens.append(sequence.ids[position])
+                tree.occurrences.append(Occurrence(sequence=place, position=position, pair=pair))
+    return tree

@@ -46,7 +46,7 @@ def _score(learner: SftLearner, samples: Sequence[Sample], *, packing: bool) -> 
     batch = make_batch(samples, tokens_per_microbatch=10_000, packing=packing)
     found: list[tuple[int, list[float]]] = []
     for micro in batch.micro_batches:
-        values = learner.score(micro.tensors.to(learner.device), alone=micro.alone).double().cpu()
+        values = learner.score(micro.tensors.to(learner.device), rows=micro.rows).double().cpu()
         by_sample = values[micro.tensors.pairs_O]
         for place in micro.samples_O.unique().tolist():
             found.append((place, by_sample[micro.samples_O == place].tolist()))

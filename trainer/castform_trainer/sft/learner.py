@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -53,15 +53,15 @@ class SftLearner(Learner):
         self._autocast = compute_dtype if compute_dtype != self.dtype else None
 
     def score(
-        self, tree: TreeTensors, *, temperature: float | None = None, alone: bool = False
+        self, tree: TreeTensors, *, temperature: float | None = None, rows: int | None = None
     ) -> torch.Tensor:
         """See the base class; in the compute format."""
         with torch.autocast(self.device.type, dtype=self._autocast, enabled=self._autocast is not None):
-            return super().score(tree, temperature=temperature, alone=alone)
+            return super().score(tree, temperature=temperature, rows=rows)
 
     def score_trained(self, micro: MicroBatch) -> torch.Tensor:
         """Return log p of every trained token, [O]."""
-        return self.score(micro.tensors, alone=micro.alone)[micro.tensors.pairs_O]
+        return self.score(micro.tensors, rows=micro.rows)[micro.tensors.pairs_O]
 
     def update(self, batch: SftBatch, is_stopped: Callable[[], bool] = lambda: False) -> UpdateStats | None:
         """Take one optimiser step, or none and return None when `is_stopped` says so on the way.
@@ -107,7 +107,4 @@ class SftLearner(Learner):
         return sums
 
     def _on_device(self, batch: SftBatch) -> Sequence[MicroBatch]:
-        return [
-            MicroBatch(tensors=micro.tensors.to(self.device), alone=micro.alone, samples_O=micro.samples_O)
-            for micro in batch.micro_batches
-        ]
+        return [replace(micro, tensors=micro.tensors.to(self.device)) for micro in batch.micro_batches]
