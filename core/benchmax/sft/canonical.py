@@ -12,6 +12,7 @@ _ENCODER = json.JSONEncoder(
 def canonical_bytes(value: object) -> bytes:
     """Return a value as JSON with sorted keys, no spaces, raw UTF-8 and no newline.
 
-    Only for values without a fault of the tree (benchmax.sft.tree): others raise what json raises.
+    Only for values without a fault of the tree (benchmax.sft.tree): others raise what json raises,
+    strings with half of a surrogate pair UnicodeEncodeError.
     """
     return _ENCODER.encode(value).encode()

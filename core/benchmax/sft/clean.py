@@ -29,13 +29,36 @@ METADATA_LEVEL = 2
 LARGE_INTEGER = 10**300
 
 
-def is_clean(row: object) -> bool:
-    """Return whether a row has no fault, apart from sizes and strings without a UTF-8 form."""
+class KnownTools:
+    """The tools of the last sound row of a file: many rows in turn have the same.
+
+    For values that a JSON parser made, never for a caller's own: those may compare equal without
+    being JSON, and may have changed since.
+    """
+
+    __slots__ = ("functions", "tools")
+
+    def __init__(self) -> None:
+        self.tools: object = object()  # equal to no value of JSON
+        self.functions: set[str] = set()
+
+
+def is_clean(row: object, known: KnownTools | None = None) -> bool:
+    """Return whether a row has no fault, apart from sizes and strings without a UTF-8 form.
+
+    `known` saves the check of tools that equal the last ones, and remembers them.
+    """
     if type(row) is not dict or not row.keys() <= ROW_KEYS:
         return False
     functions: set[str] = set()
-    if "tools" in row and not _are_tools_clean(row["tools"], functions):
-        return False
+    if "tools" in row:
+        tools = row["tools"]
+        if known is not None and known.tools == tools:
+            functions = known.functions
+        elif not _are_tools_clean(tools, functions):
+            return False
+        elif known is not None:
+            known.tools, known.functions = tools, functions
     if "metadata" in row and not _is_metadata_clean(row["metadata"]):
         return False
     messages = row.get("messages")
@@ -62,24 +85,24 @@ def is_clean(row: object) -> bool:
         elif waiting:
             return False
         elif role == "assistant":
-            known = 1
+            size = 1
             has_calls = "tool_calls" in message
             if has_calls:
-                known += 1
+                size += 1
                 ids = _clean_call_ids(message["tool_calls"], functions, seen)
                 if ids is None:
                     return False
                 waiting = ids
             if "content" in message:
-                known += 1
+                size += 1
                 if type(content) is not str and content is not None:
                     return False
             if not content and not has_calls:
                 return False
             weight = message.get("weight", 1)
             if "weight" in message:
-                known += 1
-            if type(weight) is not int or (weight != 1 and weight != 0) or len(message) != known:
+                size += 1
+            if type(weight) is not int or (weight != 1 and weight != 0) or len(message) != size:
                 return False
             trained = trained or weight == 1
         elif role not in TEXT_ROLES or type(content) is not str or not content or len(message) != 2:

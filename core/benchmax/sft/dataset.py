@@ -8,9 +8,10 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, overload
 
+from benchmax.sft.clean import KnownTools
 from benchmax.sft.issues import Fault, SftDatasetError, SftIssue
-from benchmax.sft.reading import read_values
-from benchmax.sft.rows import check_row
+from benchmax.sft.reading import decode_line, number_lines
+from benchmax.sft.rows import canonical_line, check_row
 
 Row = dict[str, Any]
 
@@ -79,12 +80,17 @@ class SftDataset(Sequence[Row]):
 
         SftDatasetError: the data is not sound. OSError: the file cannot be read.
         """
-        checked = _Checked()
-        for line, row, value, fault in read_values(path):
-            if fault is None:
-                checked.add(value, row=row, line=line)
+        checked, known = _Checked(), KnownTools()
+        for row, line, fault in number_lines(path):
+            data = canonical_line(line, known) if fault is None else None
+            if data is not None:
+                checked.keep(data, line=line.number)
+                continue
+            value, unreadable = decode_line(line) if fault is None else (None, fault)
+            if unreadable is None:
+                checked.add(value, row=row, line=line.number)
             else:
-                checked.report([fault], row=row, line=line)
+                checked.report([unreadable], row=row, line=line.number)
         return checked.made(cls, source=os.fspath(path))
 
     @classmethod
@@ -148,7 +154,12 @@ class _Checked:
         data, faults = check_row(value)
         if faults:
             self.report(faults, row=row, line=line)
-        elif not self._issues:
+        else:
+            self.keep(data, line=line)
+
+    def keep(self, data: bytes, *, line: int | None) -> None:
+        """Store a sound row, as long as all were."""
+        if not self._issues:
             self._encoded.append(data)
             if line is not None:
                 self._lines.append(line)

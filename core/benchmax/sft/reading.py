@@ -27,13 +27,14 @@ class RawRow(NamedTuple):
     """What the JSON of the line decodes to: any JSON value."""
 
 
-class ReadRow(NamedTuple):
-    """A line that was read: its value, or the one fault that keeps it from having one."""
+class NumberedLine(NamedTuple):
+    """A line that is not blank, before it is decoded."""
 
-    line: int
     row: int
-    value: Any
+    """Index over such lines, from 0."""
+    line: Line
     fault: Fault | None
+    """Why the file that starts with it is no JSONL at all; then it is the last one."""
 
 
 def read_rows(path: str | os.PathLike[str]) -> Iterator[RawRow]:
@@ -42,29 +43,33 @@ def read_rows(path: str | os.PathLike[str]) -> Iterator[RawRow]:
     SftDatasetError, with one issue, at the first line that is not strict JSON; OSError when the
     file cannot be read.
     """
-    for line, row, value, fault in read_values(path):
-        if fault is not None:
-            issue = SftIssue(fault.message, fault.location, line, row, fault.code)
+    for row, line, fault in number_lines(path):
+        value, unreadable = (None, fault) if fault is not None else decode_line(line)
+        if unreadable is not None:
+            issue = SftIssue(unreadable.message, unreadable.location, line.number, row, unreadable.code)
             raise SftDatasetError([issue], os.fspath(path))
-        yield RawRow(line, row, value)
+        yield RawRow(line.number, row, value)
 
 
-def read_values(path: str | os.PathLike[str]) -> Iterator[ReadRow]:
-    """Yield every line that is not blank, decoded or with its fault.
+def number_lines(path: str | os.PathLike[str]) -> Iterator[NumberedLine]:
+    """Yield every line that is not blank.
 
     A file that is something else altogether (compressed, UTF-16, one JSON array over many lines)
-    gives one fault that says so, and no more.
+    gives one line, with the fault that says so.
     """
     for row, line in enumerate(read_lines(path)):
-        if row == 0:
-            fault = _wrong_file(line)
-            if fault is not None:
-                yield ReadRow(line.number, row, None, fault)
-                return
-        try:
-            yield ReadRow(line.number, row, _value(line), None)
-        except UnreadableError as error:
-            yield ReadRow(line.number, row, None, Fault(error.code, "$", error.message))
+        fault = _wrong_file(line) if row == 0 else None
+        yield NumberedLine(row, line, fault)
+        if fault is not None:
+            return
+
+
+def decode_line(line: Line) -> tuple[Any, Fault | None]:
+    """Return the value of a line and None, or None and the fault that keeps it from having a value."""
+    try:
+        return _value(line), None
+    except UnreadableError as error:
+        return None, Fault(error.code, "$", error.message)
 
 
 def _value(line: Line) -> Any:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 
 from benchmax.sft.canonical import canonical_bytes
-from benchmax.sft.clean import is_clean
+from benchmax.sft.clean import KnownTools, is_clean
 from benchmax.sft.issues import Fault
 from benchmax.sft.keys import key_faults
-from benchmax.sft.limits import MAX_METADATA_BYTES, MAX_ROW_BYTES
+from benchmax.sft.limits import MAX_LINE_BYTES, MAX_METADATA_BYTES, MAX_ROW_BYTES
+from benchmax.sft.lines import Line
 from benchmax.sft.messages import LOCATION, is_trained, makes_call, messages_faults
 from benchmax.sft.metadata import metadata_faults
+from benchmax.sft.parsing import UnreadableError, has_no_key_twice, parse_leniently
 from benchmax.sft.tools import function_names, tools_faults
 from benchmax.sft.tree import is_over_budget, tree_faults
 from benchmax.sft.wording import shown
@@ -39,6 +41,18 @@ def check_row(row: object) -> tuple[bytes, list[Fault]]:
         )
         return b"", [Fault("row_too_large", "$", text)]
     return data, []
+
+
+def canonical_line(line: Line, known: KnownTools) -> bytes | None:
+    """Return the canonical bytes of a line whose row is certainly sound; None for any other line."""
+    if line.size > MAX_LINE_BYTES:
+        return None
+    try:
+        row = parse_leniently(line.data.decode())
+    except (ValueError, RecursionError, UnreadableError):
+        return None
+    data = _bytes_within_limits(row) if is_clean(row, known) else None
+    return data if data is not None and has_no_key_twice(line.data, data) else None
 
 
 def _bytes_within_limits(row: object) -> bytes | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -395,6 +396,55 @@ def test_a_faulty_row_has_exactly_these_issues(value, expected):
     for issue in caught.value.issues:
         assert issue.message.isprintable(), issue.message
         assert len(issue.message) < 500
+
+
+def as_line(value: Any) -> bytes:
+    """Return a row as a line of a file; ValueError, TypeError, RecursionError: it cannot be one."""
+    if any(key.__class__ is not str for key in value or ()) or isinstance(value, (list, bytes)):
+        raise TypeError("the keys of a row are strings")
+    return json.dumps(value, allow_nan=False).encode() + b"\n"
+
+
+def test_the_same_row_in_a_file_has_the_same_issues(tmp_path):
+    rows = [(value, expected) for _, value, expected in ROWS if value is not NESTED]
+    lines, wanted = [], []
+    for value, expected in rows:
+        codes = {code for code, _ in expected}
+        if codes & {"key_not_string", "not_json_type", "not_finite", "row_too_large", "row_not_object"}:
+            continue  # no file has such a value, or it decodes to another
+        lines += [as_line(called(call(), tools=(tool(), tool("b")))), as_line(value)]
+        wanted += [(len(lines), len(lines) - 1, code, location) for code, location in expected]
+    path = tmp_path / "x.jsonl"
+    path.write_bytes(b"".join(lines))
+    with pytest.raises(SftDatasetError) as caught:
+        SftDataset.from_jsonl(path)
+    assert [(i.line, i.row, i.code, i.location) for i in caught.value.issues] == wanted
+    assert len(lines) > 120
+
+
+def test_tools_of_null_are_refused_in_the_first_row_and_after_others(tmp_path):
+    path = tmp_path / "x.jsonl"
+    bad, good = as_line(row(USER, ANSWER, tools=None)), as_line(tools(tool()))
+    for lines, faulty in (([bad], 0), ([good, bad], 1), ([good, good, bad, good], 2)):
+        path.write_bytes(b"".join(lines))
+        with pytest.raises(SftDatasetError) as caught:
+            SftDataset.from_jsonl(path)
+        assert [(i.row, i.code) for i in caught.value.issues] == [(faulty, "tools_not_list")]
+
+
+def test_rows_in_turn_may_have_the_same_tools_other_tools_or_none(tmp_path):
+    path = tmp_path / "x.jsonl"
+    uses_b = called(call(function="b"), tools=(tool(), tool("b")))
+    path.write_bytes(
+        b"".join(map(as_line, [uses_b, uses_b, called(call(function="b")), uses_b, called(call())]))
+    )
+    with pytest.raises(SftDatasetError) as caught:
+        SftDataset.from_jsonl(path)
+    assert [(i.row, i.code) for i in caught.value.issues] == [(2, "call_undefined_function")]
+    path.write_bytes(as_line(uses_b) + as_line(row(USER, calls(call()), result(), ANSWER)))
+    with pytest.raises(SftDatasetError) as caught:
+        SftDataset.from_jsonl(path)
+    assert [(i.row, i.code) for i in caught.value.issues] == [(1, "tools_required")]
 
 
 def test_every_code_is_shown_by_a_row_or_by_another_file():

@@ -12,7 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from benchmax.sft import CODES, SftDataset, SftDatasetError
+from benchmax.sft.canonical import canonical_bytes
 from benchmax.sft.clean import is_clean
+from benchmax.sft.parsing import has_no_key_twice, parse_text
 from benchmax.sft.row_warnings import WARNING_CODES, warnings_of
 from benchmax.sft.rows import row_faults
 
@@ -245,3 +247,24 @@ def test_no_file_is_a_crash(data, tmp_path_factory):
         str(error).encode()
     else:
         raise AssertionError("no such file can be a dataset")
+
+
+@settings(CHEAP, max_examples=200)
+@given(data=st.data())
+def test_a_key_that_stands_twice_is_found_however_the_object_is_written(data):
+    draw = data.draw
+    quoted = st.sampled_from(["a", ":", '\\"', '\\":', "\\\\", "\\u003a", "\\u0022", "\\\\u003a", "é", "a:b"])
+    pairs = draw(st.lists(st.tuples(quoted, quoted | st.none()), min_size=1, max_size=4))
+    space = st.sampled_from(["", " ", "\t"])
+    members = [
+        f'"{key}"{draw(space)}:{draw(space)}' + ("{}" if value is None else f'"{value}"')
+        for key, value in pairs
+    ]
+    written = "{" + f"{draw(space)},".join(members) + "}"
+    value = json.loads(written)
+    canonical = canonical_bytes(value)
+    if has_no_key_twice(written.encode(), canonical):
+        assert len(value) == len(pairs)
+        parse_text(written)
+    elif len(value) == len(pairs):
+        assert "\\u003" in written
