@@ -20,6 +20,7 @@ NEEDS_TORCH = [
     "unit/engines",
     "unit/gateway",
     "unit/sft",
+    "unit/sft",
     "integration",
     "gpu",
 ]

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import torch
 from safetensors import SafetensorError
+from transformers.utils import logging
 
 from castform.config import LoraSection
 from castform.errors import RunFailedError
@@ -157,10 +158,15 @@ class Learner:
         self._save(folder)
 
     def _save(self, folder: Path, **options: bool) -> None:
+        had_bar = logging.is_progress_bar_enabled()
+        logging.disable_progress_bar()
         try:
             self.model.save_pretrained(str(folder), **options)
         except SafetensorError as error:
             raise OSError(errno.EIO, str(error), str(folder)) from error
+        finally:
+            if had_bar:
+                logging.enable_progress_bar()
 
     def state(self) -> dict[str, Any]:
         """Return everything that decides the next update: weights, optimiser, step count, torch's RNG.
