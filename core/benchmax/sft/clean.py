@@ -141,7 +141,7 @@ def _are_arguments_clean(text: str) -> bool:
         arguments = parse_text(text)
         if type(arguments) is not dict or not _is_plain(arguments, MAX_LEVELS):
             return False
-        if "\\u" in text:  # an escape may stand for half a surrogate pair
+        if "\\ud" in text or "\\uD" in text:  # half of a surrogate pair, or a whole one
             canonical_bytes(arguments)
     except (UnreadableError, UnicodeEncodeError):
         return False
