@@ -2,8 +2,9 @@
 
 16 short rows a step, the same token ids and masks for both, packed and not, LoRA on all linear
 layers. The contenders take turns in processes of their own, so that a slow minute of the
-machine hits all; on a busy machine OMP_NUM_THREADS=1 and the CPU seconds tell more. The first step of a process is left out of the times. Their losses are
-compared: equal losses mean equal work. `python bench/sft_step.py --model FOLDER`.
+machine hits all; the first step of a process is left out of the times. On a busy machine
+OMP_NUM_THREADS=1 and the CPU seconds tell more. The losses are compared: equal losses mean
+equal work. `python bench/sft_step.py --model FOLDER`.
 """
 
 from __future__ import annotations

@@ -107,6 +107,25 @@ def test_packed_unpacked_and_padded_rows_give_one_loss_and_one_gradient(learner,
             assert_same_step(step_gradient(learner, samples, packing=packing, tokens=tokens), expected)
 
 
+def test_with_weights_of_one_it_is_the_loss_that_transformers_trains_on(learner):
+    samples = [
+        Sample(row=s.row, ids=s.ids, weights=tuple(float(w > 0) for w in s.weights))
+        for s in random_samples(5)
+    ]
+    width = max(len(sample.ids) for sample in samples)
+    ids = torch.tensor([[*s.ids, *[0] * (width - len(s.ids))] for s in samples])
+    labels = torch.tensor(
+        [
+            [*(i if w else -100 for i, w in zip(s.ids, s.weights)), *[-100] * (width - len(s.ids))]
+            for s in samples
+        ]
+    )
+    with torch.no_grad():
+        expected = float(learner.model(ids, labels=labels).loss)
+    found, _ = step_gradient(learner, samples, packing=True, tokens=30)
+    assert found == pytest.approx(expected, abs=1e-6)  # transformers takes the mean in fp32
+
+
 def test_the_order_of_the_rows_does_not_matter(learner):
     samples = random_samples(7)
     expected = step_gradient(learner, samples, packing=True, tokens=24)
