@@ -6,12 +6,14 @@ import json
 import os
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
+from operator import eq
 from typing import Any, overload
 
 from benchmax.sft.clean import KnownTools
 from benchmax.sft.issues import Fault, SftDatasetError, SftIssue
 from benchmax.sft.reading import decode_line, number_lines
 from benchmax.sft.rows import canonical_line, check_row
+from benchmax.sft.store import RowStore
 
 Row = dict[str, Any]
 
@@ -22,13 +24,14 @@ class SftRows(Sequence[Row]):
     Equal to any sequence of equal rows. Keys come in sorted order, whatever the source had.
     """
 
-    __slots__ = ("_encoded",)
+    __slots__ = ("_places", "_store")
 
-    def __init__(self, encoded: tuple[bytes, ...]) -> None:
-        self._encoded = encoded
+    def __init__(self, store: RowStore, places: range) -> None:
+        self._store = store
+        self._places = places
 
     def __len__(self) -> int:
-        return len(self._encoded)
+        return len(self._places)
 
     @overload
     def __getitem__(self, index: int) -> Row: ...
@@ -36,15 +39,18 @@ class SftRows(Sequence[Row]):
     def __getitem__(self, index: slice) -> SftRows: ...
     def __getitem__(self, index: int | slice) -> Row | SftRows:
         if isinstance(index, slice):
-            return SftRows(self._encoded[index])
-        return _decoded(self._encoded[index])
+            return SftRows(self._store, self._places[index])
+        return _decoded(self._store.line(self._places[index]))
 
     def __iter__(self) -> Iterator[Row]:
-        return map(_decoded, self._encoded)
+        return map(_decoded, self._lines())
+
+    def _lines(self) -> Iterator[bytes]:
+        return map(self._store.line, self._places)
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, SftRows):
-            return self._encoded == other._encoded
+            return len(self) == len(other) and all(map(eq, self._lines(), other._lines()))
         if not isinstance(other, Sequence) or isinstance(other, (str, bytes)):
             return NotImplemented
         return len(self) == len(other) and all(one == two for one, two in zip(self, other, strict=True))
@@ -66,9 +72,9 @@ class SftDataset(Sequence[Row]):
     can be mended is mended, and counted, by `castform sft convert`.
     """
 
-    __slots__ = ("_encoded", "_lines")
+    __slots__ = ("_lines", "_store")
 
-    _encoded: tuple[bytes, ...]
+    _store: RowStore
     _lines: Sequence[int] | None
 
     def __init__(self, *args: object, **kwargs: object) -> None:
@@ -104,7 +110,7 @@ class SftDataset(Sequence[Row]):
     @property
     def rows(self) -> SftRows:
         """The rows in input order; each access to one decodes a new object."""
-        return SftRows(self._encoded)
+        return SftRows(self._store, range(len(self._store)))
 
     def line_of(self, row: int) -> int | None:
         """Return the physical line that a row stands on; None when the rows came from no file."""
@@ -112,15 +118,14 @@ class SftDataset(Sequence[Row]):
 
     def to_jsonl_bytes(self) -> bytes:
         r"""Return the canonical file: a row a line, sorted keys, UTF-8, `\n` behind each row."""
-        return b"".join(self.iterate_jsonl_bytes())
+        return b"".join(self._store.blocks())
 
     def iterate_jsonl_bytes(self) -> Iterator[bytes]:
         """Yield the canonical file line by line: to write or hash it without a second copy."""
-        for row in self._encoded:
-            yield row + b"\n"
+        return self._store.lines()
 
     def __len__(self) -> int:
-        return len(self._encoded)
+        return len(self._store)
 
     @overload
     def __getitem__(self, index: int) -> Row: ...
@@ -133,10 +138,10 @@ class SftDataset(Sequence[Row]):
         return iter(self.rows)
 
     def __eq__(self, other: object) -> bool:
-        return self._encoded == other._encoded if isinstance(other, SftDataset) else NotImplemented
+        return self.rows == other.rows if isinstance(other, SftDataset) else NotImplemented
 
     def __hash__(self) -> int:
-        return hash(self._encoded)
+        return hash((len(self), self._store.line(0)))
 
     def __repr__(self) -> str:
         return f"SftDataset({len(self)} rows)"
@@ -146,7 +151,7 @@ class _Checked:
     """Rows that were looked at: their bytes as long as all are sound, then only what is wrong."""
 
     def __init__(self) -> None:
-        self._encoded: list[bytes] = []
+        self._store = RowStore()
         self._lines = array("Q")
         self._issues: list[SftIssue] = []
 
@@ -160,23 +165,23 @@ class _Checked:
     def keep(self, data: bytes, *, line: int | None) -> None:
         """Store a sound row, as long as all were."""
         if not self._issues:
-            self._encoded.append(data)
+            self._store.append(data)
             if line is not None:
                 self._lines.append(line)
 
     def report(self, faults: list[Fault], *, row: int, line: int | None) -> None:
-        self._encoded.clear()
+        self._store = RowStore()
         self._issues += [SftIssue(each.message, each.location, line, row, each.code) for each in faults]
 
     def made(self, kind: type[SftDataset], *, source: str | None) -> SftDataset:
         """Return the dataset, or raise SftDatasetError."""
-        if not self._issues and not self._encoded:
+        if not self._issues and not len(self._store):
             text = "there is no row; a dataset has at least one"
             self._issues.append(SftIssue(text, "$", code="empty_dataset"))
         if self._issues:
             raise SftDatasetError(self._issues, source)
         dataset = object.__new__(kind)
-        dataset._encoded = tuple(self._encoded)
+        dataset._store = self._store
         dataset._lines = self._lines if self._lines else None
         return dataset
 
