@@ -7,9 +7,11 @@ row shows: whether all strings have a UTF-8 form, and how large the row and its 
 
 from __future__ import annotations
 
+import marshal
 from math import isfinite
+from typing import Any
 
-from benchmax.sft.canonical import canonical_bytes
+from benchmax.sft.canonical import canonical_bytes, canonical_text
 from benchmax.sft.limits import (
     MAX_LEVELS,
     MAX_MESSAGES,
@@ -30,17 +32,32 @@ LARGE_INTEGER = 10**300
 
 
 class KnownTools:
-    """The tools of the last sound row of a file: many rows in turn have the same.
+    """The tools of the last sound row of a file, as many rows in turn have the same.
 
-    For values that a JSON parser made, never for a caller's own: those may compare equal without
-    being JSON, and may have changed since.
+    For values that a JSON parser made. They are compared by their marshalled bytes, since 1, 1.0 and
+    True are equal and are not written alike.
     """
 
-    __slots__ = ("functions", "tools")
+    __slots__ = ("functions", "key", "text")
 
     def __init__(self) -> None:
-        self.tools: object = object()  # equal to no value of JSON
+        self.key = b""
         self.functions: set[str] = set()
+        self.text = ""
+        """The tools as canonical text."""
+
+    def are_clean(self, tools: Any) -> bool:
+        """Return whether tools are sound; they are the last ones from now on."""
+        try:
+            key = marshal.dumps(tools, 2)  # from version 3 on the bytes depend on which objects are shared
+        except ValueError:  # nested too deeply
+            return False
+        if key != self.key:
+            functions: set[str] = set()
+            if not _are_tools_clean(tools, functions):
+                return False
+            self.key, self.functions, self.text = key, functions, canonical_text(tools)
+        return True
 
 
 def is_clean(row: object, known: KnownTools | None = None) -> bool:
@@ -52,13 +69,13 @@ def is_clean(row: object, known: KnownTools | None = None) -> bool:
         return False
     functions: set[str] = set()
     if "tools" in row:
-        tools = row["tools"]
-        if known is not None and known.tools == tools:
+        if known is None:
+            if not _are_tools_clean(row["tools"], functions):
+                return False
+        elif known.are_clean(row["tools"]):
             functions = known.functions
-        elif not _are_tools_clean(tools, functions):
+        else:
             return False
-        elif known is not None:
-            known.tools, known.functions = tools, functions
     if "metadata" in row and not _is_metadata_clean(row["metadata"]):
         return False
     messages = row.get("messages")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from benchmax.sft.canonical import canonical_bytes
+from benchmax.sft.canonical import canonical_bytes, canonical_text, row_text
 from benchmax.sft.clean import KnownTools, is_clean
 from benchmax.sft.issues import Fault
 from benchmax.sft.keys import key_faults
@@ -28,7 +28,7 @@ def check_row(row: object) -> tuple[bytes, list[Fault]]:
     does not understand, every fault is looked for.
     """
     if is_clean(row):
-        data = _bytes_within_limits(row)
+        data = _bytes_within_limits(row, canonical_text(row))
         if data is not None:
             return data, []
     faults = row_faults(row)
@@ -51,13 +51,15 @@ def canonical_line(line: Line, known: KnownTools) -> bytes | None:
         row = parse_leniently(line.data.decode())
     except (ValueError, RecursionError, UnreadableError):
         return None
-    data = _bytes_within_limits(row) if is_clean(row, known) else None
+    if not is_clean(row, known):
+        return None
+    data = _bytes_within_limits(row, row_text(row, known.text))
     return data if data is not None and has_no_key_twice(line.data, data) else None
 
 
-def _bytes_within_limits(row: object) -> bytes | None:
+def _bytes_within_limits(row: object, text: str) -> bytes | None:
     try:
-        data = canonical_bytes(row)
+        data = text.encode()
     except UnicodeEncodeError:  # half of a surrogate pair
         return None
     if len(data) > MAX_ROW_BYTES:

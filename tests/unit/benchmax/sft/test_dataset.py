@@ -146,3 +146,16 @@ def test_the_text_of_an_error_can_be_printed_whatever_the_data_holds():
     text.encode()
     assert all(line.isprintable() for line in text.splitlines())
     assert len(text.splitlines()) == 1 + len(caught.value.issues)
+
+
+def test_rows_in_turn_whose_tools_are_equal_but_written_otherwise_keep_their_own(tmp_path):
+    lines = []
+    for default in ("1", "true", "1.0", "1.0", "-0.0", "0", "false", '"\\u00e9"'):
+        parameters = f'{{"default":{default}}}'
+        tool = f'{{"function":{{"name":"t","parameters":{parameters}}},"type":"function"}}'
+        lines.append(json.dumps(ROWS[0])[:-1] + f', "tools":[{tool}]}}')
+    path = tmp_path / "x.jsonl"
+    path.write_text("\n".join(lines))
+    written = [json.dumps(row["tools"][0]["function"]["parameters"]) for row in SftDataset.from_jsonl(path)]
+    defaults = ["1", "true", "1.0", "1.0", "-0.0", "0", "false", '"\\u00e9"']
+    assert written == [f'{{"default": {default}}}' for default in defaults]
