@@ -1,13 +1,16 @@
 """How long does `SftDataset.from_jsonl` take beside `json.loads` of the same lines, and in what memory?
 
-    python bench/sft_validate.py [--megabytes 300] [--slices 20] [--json]
+    python bench/sft_validate.py [--megabytes 300] [--turns 20] [--json]
 
-One generated file, half chats and half tool calls, with a row of almost a mebibyte every four
-thousand. Speed: slices of it, one after the other in one process, each read by every contender in
-turn, so that a busy machine slows all of them; the processor time of the fastest slice counts,
-and the median of the slices' ratios is shown beside it. Memory: a fresh process for each contender reads the whole file; the peak above what it
-had with everything imported (Linux). "rows read" is `benchmax.sft.read_rows`, which keeps nothing.
-Aim: three times `json.loads`, and no more memory than the canonical rows, 50 bytes a row and 64 MB.
+Generated chats in English, chats in other scripts and tool calls, a third each, with a row of almost
+a mebibyte every four thousand. Speed: every contender reads a slice of each kind in turn, many times
+in one process, so that a busy machine slows all of them; the processor time of the fastest turn
+counts, and the median of the turns' ratios is shown beside it. Memory: a fresh process for each
+contender reads the whole file; the peak above what it had with everything imported (Linux).
+"rows read" is `benchmax.sft.read_rows`, which keeps nothing.
+
+Aim: at most three times `json.loads`, and no more memory than the canonical rows, 50 bytes a row
+and 64 MB.
 """
 
 from __future__ import annotations
@@ -31,39 +34,23 @@ ROW_BYTES = 50
 SLACK_BYTES = 64_000_000
 POOL = 4000
 SLICE_BYTES = 5_000_000
-WORDS = [
-    "the",
-    "quick",
-    "brown",
-    "fox",
-    "jumps",
-    "over",
-    "a",
-    "lazy",
-    "dog",
-    "and",
-    "größer",
-    "naïve",
-    "数据",
-    "café",
-    "\n",
-]
+ASCII = ("the", "quick", "brown", "fox", "jumps", "over", "a", "lazy", "dog", "and", "sleeps.", '"so"', "\n")
+OTHER = ("größer", "naïve", "数据", "café", "слово", "the", "quick", "文字", "\n")
+KINDS = ("chats", "chats in other scripts", "tool calls")
 
 
-def make_row(draw: random.Random, number: int) -> dict[str, Any]:
+def make_row(draw: random.Random, kind: str) -> dict[str, Any]:
     def words(count: int) -> str:
-        return " ".join(draw.choices(WORDS, k=count))
+        return " ".join(draw.choices(OTHER if kind == KINDS[1] else ASCII, k=count))
 
-    if number == POOL - 1:
-        return {"messages": [_user("x" * 1_040_000), {"role": "assistant", "content": "large"}]}
-    if number % 2:
+    metadata = {"id": "@"}
+    if kind != "tool calls":
         turns = [
             turn
             for _ in range(draw.randint(1, 5))
             for turn in (_user(words(25)), {"role": "assistant", "content": words(draw.randint(20, 200))})
         ]
-        system = {"role": "system", "content": words(20)}
-        return {"messages": [system, *turns]}
+        return {"messages": [{"role": "system", "content": words(20)}, *turns], "metadata": metadata}
     names = [f"tool_{index}" for index in range(4)]
     messages = [_user(words(20))]
     for index in range(draw.randint(1, 3)):
@@ -75,7 +62,7 @@ def make_row(draw: random.Random, number: int) -> dict[str, Any]:
             {"role": "tool", "tool_call_id": f"call_{index}", "content": words(60)},
         ]
     messages.append({"role": "assistant", "content": words(60)})
-    return {"messages": messages, "tools": [_tool(name) for name in names]}
+    return {"messages": messages, "tools": [_tool(name) for name in names], "metadata": metadata}
 
 
 def _user(text: str) -> dict[str, Any]:
@@ -92,13 +79,12 @@ def _tool(name: str) -> dict[str, Any]:
     return {"type": "function", "function": function}
 
 
-def write_file(path: Path, size: int) -> int:
+def write_file(path: Path, size: int, kinds: tuple[str, ...]) -> int:
     """Write a file of about so many bytes; return its rows: some thousand in turn, each with its number."""
     draw = random.Random(0)
-    lines = [
-        json.dumps(make_row(draw, number) | {"metadata": {"id": "@"}}, ensure_ascii=False).encode() + b"\n"
-        for number in range(POOL)
-    ]
+    rows = [make_row(draw, kinds[number % len(kinds)]) for number in range(POOL)]
+    rows[-1] = {"messages": [_user("x" * 1_040_000), {"role": "assistant", "content": "large"}]}
+    lines = [json.dumps(row, ensure_ascii=False).encode() + b"\n" for row in rows]
     written = number = 0
     with path.open("wb") as file:
         while written < size:
@@ -121,6 +107,9 @@ CONTENDERS: dict[str, Callable[[Path], Any]] = {
     "from_jsonl": SftDataset.from_jsonl,
     "rows read": read_only,
 }
+
+
+MIXES = {"all": KINDS} | {kind: (kind,) for kind in KINDS}
 
 
 def memory_of(contender: str, path: Path) -> dict[str, int]:
@@ -146,12 +135,18 @@ def measure_memory(path: Path) -> dict[str, dict[str, int]]:
     return results
 
 
-def measure_speed(folder: Path, slices: int) -> dict[str, Any]:
-    """Return for each contender its fastest MB a second, and its ratio to json.loads: of the fastest, and the median."""
+def measure_speed(folder: Path, turns: int) -> dict[str, dict[str, dict[str, float]]]:
+    """Return for each kind of rows and each contender its MB a second and its ratio to json.loads.
+
+    Those are of the fastest turn; the median of the turns' ratios is there too.
+    """
+    return {name: _speed_of(folder / "slice.jsonl", kinds, turns) for name, kinds in MIXES.items()}
+
+
+def _speed_of(path: Path, kinds: tuple[str, ...], turns: int) -> dict[str, dict[str, float]]:
     seconds: dict[str, list[float]] = {name: [] for name in CONTENDERS}
-    path = folder / "slice.jsonl"
-    write_file(path, SLICE_BYTES)
-    for _ in range(slices):
+    write_file(path, SLICE_BYTES, kinds)
+    for _ in range(turns):
         for name, read in CONTENDERS.items():
             started = time.process_time()
             read(path)
@@ -167,11 +162,11 @@ def measure_speed(folder: Path, slices: int) -> dict[str, Any]:
     }
 
 
-def measure(megabytes: int, slices: int) -> dict[str, Any]:
+def measure(megabytes: int, turns: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "train.jsonl"
-        speed = measure_speed(Path(folder), slices)
-        rows = write_file(path, megabytes * 1_000_000)
+        speed = measure_speed(Path(folder), turns)
+        rows = write_file(path, megabytes * 1_000_000, KINDS)
         memory = measure_memory(path)
         size = path.stat().st_size
     ours = memory["from_jsonl"]
@@ -190,7 +185,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--megabytes", type=int, default=300)
-    parser.add_argument("--slices", type=int, default=20)
+    parser.add_argument("--turns", type=int, default=20)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--contender", choices=CONTENDERS, help=argparse.SUPPRESS)
     parser.add_argument("--file", type=Path, help=argparse.SUPPRESS)
@@ -198,21 +193,21 @@ def main() -> int:
     if args.contender:
         print(json.dumps(memory_of(args.contender, args.file)))
         return 0
-    result = measure(args.megabytes, args.slices)
-    ratio = result["speed"]["from_jsonl"]["ratio"]
+    result = measure(args.megabytes, args.turns)
+    ratio = result["speed"]["all"]["from_jsonl"]["ratio"]
     if args.json:
         print(json.dumps(result, indent=2))
     else:
-        print(
-            f"speed over {args.slices} slices, memory of {result['bytes'] / 1e6:.0f} MB in {result['rows']} rows"
-        )
-        print(f"{'':<12}  {'MB/s':>6}  {'ratio':>6}  {'median':>6}  {'peak MB':>8}  {'rows MB':>8}")
-        for name, speed in result["speed"].items():
-            memory = result["memory"][name]
-            print(
-                f"{name:<12}  {speed['mb_a_second']:>6.1f}  {speed['ratio']:>6.2f}  {speed['median_ratio']:>6.2f}"
-                f"  {memory['peak'] / 1e6:>8.1f}  {memory['stored'] / 1e6:>8.1f}"
-            )
+        print(f"{'rows':<24}{'contender':<12}  {'MB/s':>6}  {'ratio':>6}  {'median':>6}")
+        for mix, speeds in result["speed"].items():
+            for name, speed in speeds.items():
+                print(
+                    f"{mix:<24}{name:<12}  {speed['mb_a_second']:>6.1f}  {speed['ratio']:>6.2f}"
+                    f"  {speed['median_ratio']:>6.2f}"
+                )
+        print(f"memory of {result['bytes'] / 1e6:.0f} MB in {result['rows']} rows")
+        for name, memory in result["memory"].items():
+            print(f"{name:<12}  peak {memory['peak'] / 1e6:.1f} MB, rows {memory['stored'] / 1e6:.1f} MB")
         print(
             f"from_jsonl takes {ratio:.2f} times json.loads, and {result['beyond_rows'] / 1e6:.1f} MB "
             f"beyond its rows (aims: {AIM_RATIO}, {result['memory_aim'] / 1e6:.1f} MB)"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from json.encoder import encode_basestring
 from typing import Any
 
 _ENCODER = json.JSONEncoder(
@@ -26,15 +27,41 @@ def canonical_bytes(value: object) -> bytes:
 def row_text(row: dict[str, Any], tools_text: str) -> str:
     """Return the canonical text of a sound row whose tools, if it has any, have this canonical text.
 
-    The same as `canonical_text(row)` in half the time: most messages have content and a role alone.
+    The same as `canonical_text(row)` in less than half the time, since what a message holds is known.
     """
-    encode = _ENCODER.encode
-    messages = [
-        f'{{"content":{encode(message["content"])},"role":"{message["role"]}"}}'
-        if len(message) == 2 and type(message.get("content")) is str
-        else encode(message)
-        for message in row["messages"]
-    ]
-    metadata = f',"metadata":{encode(row["metadata"])}' if "metadata" in row else ""
+    messages = ",".join(
+        [
+            f'{{"content":{encode_basestring(message["content"])},"role":"{message["role"]}"}}'
+            if len(message) == 2 and "tool_calls" not in message
+            else _message_text(message)
+            for message in row["messages"]
+        ]
+    )
+    metadata = f',"metadata":{canonical_text(row["metadata"])}' if "metadata" in row else ""
     tools = f',"tools":{tools_text}' if "tools" in row else ""
-    return f'{{"messages":[{",".join(messages)}]{metadata}{tools}}}'
+    return f'{{"messages":[{messages}]{metadata}{tools}}}'
+
+
+def _message_text(message: dict[str, Any]) -> str:
+    role, content = message["role"], message.get("content")
+    start = "{"
+    if content is not None:
+        start = f'{{"content":{encode_basestring(content)},'
+    elif "content" in message:
+        start = '{"content":null,'
+    if role == "tool":
+        return f'{start}"role":"tool","tool_call_id":{encode_basestring(message["tool_call_id"])}}}'
+    calls = (
+        f',"tool_calls":[{",".join(map(_call_text, message["tool_calls"]))}]'
+        if "tool_calls" in message
+        else ""
+    )
+    weight = f',"weight":{message["weight"]}' if "weight" in message else ""
+    return f'{start}"role":"assistant"{calls}{weight}}}'
+
+
+def _call_text(call: dict[str, Any]) -> str:
+    function, name = call["function"], encode_basestring(call["id"])
+    arguments = encode_basestring(function["arguments"])
+    called = f'{{"arguments":{arguments},"name":{encode_basestring(function["name"])}}}'
+    return f'{{"function":{called},"id":{name},"type":"function"}}'

@@ -25,13 +25,14 @@ class RowStore:
 
     def append(self, data: bytes) -> None:
         """Add a row, given without its newline."""
-        if self._block and len(self._block) + len(data) >= BLOCK_BYTES:
-            self._blocks.append(bytes(self._block))
-            self._block = bytearray()
+        block = self._block
+        if block and len(block) + len(data) >= BLOCK_BYTES:
+            self._blocks.append(bytes(block))
             self._starts.append(len(self._ends))
-        self._block += data
-        self._block += b"\n"
-        self._ends.append(len(self._block))
+            block = self._block = bytearray()
+        block += data
+        block += b"\n"
+        self._ends.append(len(block))
 
     def __len__(self) -> int:
         return len(self._ends)
