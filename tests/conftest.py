@@ -23,6 +23,8 @@ NEEDS_TORCH = [
     "unit/rl",
     "unit/engines",
     "unit/gateway",
+    "unit/sft",
+    "unit/sft",
     "integration",
     "gpu",
 ]

@@ -24,6 +24,8 @@ class ModelSection(_Section):
     """auto: bfloat16 where the hardware computes in it, else float32."""
     device: str = "auto"
     """auto: cuda when there is a GPU, else cpu."""
+    adapter: Path | None = None
+    """PEFT LoRA folder on top of the model. Training starts from it: its rank, alpha and layers win over [lora]."""
 
 
 class SamplingSection(_Section):
@@ -37,7 +39,7 @@ class SamplingSection(_Section):
 
 class RlSection(_Section):
     algorithm: Literal["grpo"] = "grpo"
-    """Loss file in castform_trainer/rl/losses."""
+    """Loss file in castform_trainer/losses."""
     group_size: int = Field(8, ge=2)
     """Rollouts per example."""
     groups_per_step: int = Field(8, ge=1)
@@ -165,9 +167,9 @@ def load_config(path: Path | None = None, assignments: Sequence[str] = (), **fla
     faults: list[str] = []
     id = flags.get("environment__id")
     file = Path(id) if isinstance(id, str) and id.endswith(".toml") else None
-    data = {} if path is None else _read_toml(path)
+    data = {} if path is None else read_toml(path)
     if path is None and file is not None:
-        path, data = file, _read_toml(expand_home(file))
+        path, data = file, read_toml(expand_home(file))
         section = data.get("environment")
         if isinstance(section, dict) and section.get("id"):
             file, flags = None, {**flags, "environment__id": None}  # a run's config with an id of its own
@@ -182,10 +184,10 @@ def load_config(path: Path | None = None, assignments: Sequence[str] = (), **fla
         keys = key.strip().split(".")
         if file is not None and keys[0] == "environment" and set(keys[1:2]) & {*PART_KEYS, *MORE_KEYS}:
             keys = ["environment", "args", ".".join(keys[1:])]  # of the file's own [environment]
-        _assign(data, keys, parse_value(value), faults)
+        assign_value(data, keys, parse_value(value), faults)
     for flag, value in flags.items():
         if value is not None:
-            _assign(data, flag.split("__"), value, faults)
+            assign_value(data, flag.split("__"), value, faults)
     return _make_config(data, faults, path)
 
 
@@ -195,7 +197,7 @@ def read_environment_file(path: Path, args: Mapping[str, Any]) -> EnvironmentSec
     Dots in an argument lead further in. Where the section has an id, they are arguments of that
     environment. Raises ConfigError with every fault of the file, the other sections included.
     """
-    data = _read_toml(path)
+    data = read_toml(path)
     faults: list[str] = []
     section = data.setdefault("environment", {})
     if not section or not isinstance(section, dict):
@@ -251,7 +253,7 @@ def _make_config(data: dict[str, Any], faults: list[str], path: Path | None) -> 
     return config
 
 
-def list_settings() -> list[dict[str, str]]:
+def list_settings(root: type[_Section] = RunConfig) -> list[dict[str, str]]:
     """Return name, default and summary of every setting, in the order of the config."""
     return [
         {
@@ -261,7 +263,7 @@ def list_settings() -> list[dict[str, str]]:
             else f"{value}",
             "summary": (field.description or "").replace("\n", " "),
         }
-        for section, holder in RunConfig.model_fields.items()
+        for section, holder in root.model_fields.items()
         for key, field in type(holder.default).model_fields.items()
     ]
 
@@ -274,7 +276,7 @@ def parse_value(text: str) -> Any:
         return text
 
 
-def _read_toml(path: Path) -> dict[str, Any]:
+def read_toml(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -285,7 +287,7 @@ def _read_toml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path} is not valid TOML: {error}") from error
 
 
-def _assign(data: dict[str, Any], keys: Sequence[str], value: Any, faults: list[str]) -> None:
+def assign_value(data: dict[str, Any], keys: Sequence[str], value: Any, faults: list[str]) -> None:
     """Put a value where the keys lead; those of `environment` lead into its parts too."""
     section = data.get("environment")
     try:

@@ -79,7 +79,8 @@ class Tracker:
             case StepEnded():
                 self.step, self.groups = event.step, 0
                 self.rows.append((event.step, event.scalars))
-                self.doing = "evaluating" if event.step >= self.steps else "sampling"
+                going_on = "training" if "train/epoch" in event.scalars else "sampling"
+                self.doing = "evaluating" if event.step >= self.steps else going_on
             case RunEnded():
                 self.doing = event.status
             case CheckpointSaved():
@@ -138,11 +139,15 @@ class LiveProgress:
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._tracker = Tracker(clock=clock)
         self._evals: list[str] = []
+        self._measured = "score"
 
     def __call__(self, run: RunInfo, event: RunEvent) -> None:
         self._tracker.take(run, event)
-        if isinstance(event, EvalEnded) and "eval/score" in event.scalars:
-            self._evals.append(f"{event.scalars['eval/score']:.3f} after {event.step} steps")
+        if isinstance(event, EvalEnded):
+            for name in ("score", "loss"):
+                if f"eval/{name}" in event.scalars:
+                    self._measured = name
+                    self._evals.append(f"{event.scalars[f'eval/{name}']:.3f} after {event.step} steps")
 
     def render(self) -> RenderableType:
         """Return the view as it is now."""
@@ -167,7 +172,7 @@ class LiveProgress:
             status += f" · {format_seconds(left)} left"
         parts: list[Any] = [Text(tracker.title, style="bold")]
         if self._evals:
-            parts.append(Text("held-out score: " + ", ".join(self._evals)))
+            parts.append(Text(f"held-out {self._measured}: " + ", ".join(self._evals)))
         return Group(*parts, *([table] if rows else []), Text(status))
 
 
@@ -197,6 +202,10 @@ def _cells(scalars: Mapping[str, float], *, bare: bool = False) -> dict[str, str
         found["signal"] = ("signal ", f"{scalars['groups/signal_share']:.0%}")
     if scalars.get("rollouts/failed_share"):
         found["failed"] = ("failed ", f"{scalars['rollouts/failed_share']:.0%}")
+    if "train/epoch" in scalars:  # of supervised finetuning
+        found["loss"] = ("loss ", f"{scalars['train/loss']:.4f}")
+        found["rate"] = ("rate ", f"{scalars['train/learning_rate']:.2g}")
+        found["tok/s"] = ("", f"{scalars['speed/tokens_per_second']:.0f}")
     if "tokens/sampled" in scalars and scalars.get("time/step_seconds"):
         found["tok/s"] = ("", f"{scalars['tokens/sampled'] / scalars['time/step_seconds']:.0f}")
     if "time/step_seconds" in scalars:

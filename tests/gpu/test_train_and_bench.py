@@ -15,12 +15,12 @@ import torch
 
 from castform.config import LoraSection, OptimizerSection, RlSection
 from castform.runs import RunStore
+from castform_trainer.losses import make_loss
 from castform_trainer.models import load_causal_lm
 from castform_trainer.rl.batch import make_batch
-from castform_trainer.rl.losses import make_loss
 from castform_trainer.rl.policy import Policy
 from castform_trainer.rl.run import train
-from castform_trainer.rl.tree import TrainSequence
+from castform_trainer.rl.sequence import TrainSequence
 from castform_trainer.testing import make_tiny_model
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "integration"))

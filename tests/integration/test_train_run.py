@@ -16,8 +16,8 @@ from castform.config import RunConfig
 from castform.errors import RunFailedError, UsageError
 from castform.plugins.events import CheckpointSaved, EvalEnded, GroupScored, RunEnded, RunStarted, StepEnded
 from castform.runs import RunStore
+from castform_trainer.learning.checkpoint import list_checkpoints
 from castform_trainer.models import load_causal_lm
-from castform_trainer.rl.checkpoint import list_checkpoints
 from castform_trainer.rl.run import resume, train
 from castform_trainer.testing import make_tiny_model
 

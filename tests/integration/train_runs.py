@@ -39,7 +39,7 @@ def write_environment(folder: Path, source: str = ENVIRONMENT) -> Path:
     return path
 
 
-def make_config(environment: Path, model: Path, **sections: dict[str, Any]) -> RunConfig:
+def make_config(environment: Path, model: Path, /, **sections: dict[str, Any]) -> RunConfig:
     data: dict[str, dict[str, Any]] = {
         "environment": {"id": str(environment)},
         "model": {"id": str(model), "dtype": "float32", "device": "cpu"},

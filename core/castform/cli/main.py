@@ -22,6 +22,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "validate": ("castform.cli.validate", "say whether an environment can be trained on with a model"),
     "eval": ("castform.cli.eval", "score a model on held-out examples of an environment"),
     "train": ("castform.cli.train", "train a model in an environment, with a verdict at the end"),
+    "sft": ("castform.cli.sft", "finetune a model on conversations"),
     "bundle": ("castform.cli.bundle", "carry an environment as one file, look into one, try one"),
     "runs": ("castform.cli.runs", "look at runs, stop one"),
     "rescore": ("castform.cli.rescore", "score the rollouts of a run again, without a model"),

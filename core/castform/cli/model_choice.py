@@ -130,9 +130,10 @@ async def open_model(
             await remote.aclose()
         return
     open_local = _reach(_OPEN_LOCAL)
-    extra = {"adapter": args.adapter} if args.adapter else {}
+    adapter = args.adapter or config.model.adapter
+    extra = {"adapter": adapter} if adapter else {}
     async with open_local(config, log_path=log_path, **extra) as endpoint:
-        yield endpoint, 1 if args.adapter else None
+        yield endpoint, 1 if adapter else None
 
 
 def _reach(reference: str) -> Any:  # a function of the trainer, which core may not import

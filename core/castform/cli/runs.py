@@ -26,11 +26,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         dest="action", required=True, metavar="list|status|scalars|rollouts|rollout|stop", prog=parser.prog
     )
     listing = commands.add_parser("list", help="runs, newest first")
-    listing.add_argument("--kind", choices=("train", "eval", "validate", "rescore"), help="only these")
+    listing.add_argument("--kind", choices=("train", "sft", "eval", "validate", "rescore"), help="only these")
     listing.add_argument("--limit", type=int, default=50, metavar="N", help="most runs that are shown (50)")
     status = _add(commands, "status", "how one run goes")
     scalars = _add(commands, "scalars", "a run's curves")
-    scalars.add_argument("--mode", help="train, eval, …; default: train, else all; with --name all")
+    scalars.add_argument(
+        "--mode", help="train, eval, …; default: train, else all; with --name, and of finetuning, all"
+    )
     scalars.add_argument("--name", help="all points of one scalar")
     rollouts = _add(commands, "rollouts", "a run's rollouts")
     rollouts.add_argument("--mode", help="train, eval, …")
@@ -85,7 +87,7 @@ def _status(store: RunStore, args: argparse.Namespace) -> int:
     counts = store.count_rollouts(record.run_id)
     scalars = store.read_scalars(record.run_id, mode="train").get("train", {})
     step = max((points[-1].step for points in scalars.values()), default=None)
-    steps = record.config.get("run", {}).get("steps") if record.kind == "train" else None
+    steps = _planned_steps(store, record)
     evals = store.list_evals(record.run_id)
     verdict = next((e.result.get("sentence") for e in reversed(evals) if e.label == "verdict"), None)
     pins = store.list_pins(record.run_id)
@@ -137,7 +139,8 @@ def _status(store: RunStore, args: argparse.Namespace) -> int:
 def _scalars(store: RunStore, args: argparse.Namespace) -> int:
     record = store.find_run(args.run_id)
     found = store.read_scalars(record.run_id)
-    mode = args.mode or ("train" if "train" in found and not args.name else None)
+    is_whole = args.name or record.kind == "sft"  # its curves are few: both losses at a glance
+    mode = args.mode or ("train" if "train" in found and not is_whole else None)
     if mode is not None:
         if args.mode and found and mode not in found:
             raise UsageError(
@@ -268,6 +271,15 @@ def _rollout_dict(rollout: RolloutRecord, *, with_messages: bool) -> dict[str, A
 
 def _is_stopping(record: RunRecord) -> bool:
     return record.stop_requested and record.status in _ACTIVE
+
+
+def _planned_steps(store: RunStore, record: RunRecord) -> int | None:
+    """Return how many steps a training run is to take; a run over epochs says so when it starts."""
+    if record.kind == "train":
+        steps: int | None = record.config.get("run", {}).get("steps")
+        return steps
+    started = store.list_events(record.run_id, kind="started", limit=1) if record.kind == "sft" else []
+    return started[-1].data.get("steps") if started else None
 
 
 def _score(record: RunRecord, evals: Sequence[EvalRecord]) -> Mapping[str, Any] | None:

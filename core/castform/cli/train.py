@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import os
-import pkgutil
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from castform.cli.model_choice import add_environment_arguments, apply_arguments
 from castform.cli.output import print_json, print_note, print_table, print_text
-from castform.errors import MissingError, RunFailedError, UsageError
+from castform.cli.trainer_calls import EXIT_CODES, check_output, copy_result, reach_trainer, settle
+from castform.errors import UsageError
 
 if TYPE_CHECKING:
     from castform.config import RunConfig
@@ -21,8 +19,6 @@ _TRAIN = "castform_trainer.rl.run:train"
 _RESUME = "castform_trainer.rl.run:resume"
 _PREPARE = "castform_trainer.rl.preflight:prepare"
 _PLAN = "castform_trainer.rl.preflight:describe_plan"
-_EXIT_CODES: dict[str | None, int] = {"signal": 130, "requested": 1}
-"""Of a run that was stopped before its verdict: what comes after it in a script must not go on."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,6 +29,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="an id, a Python file (./env.py, or ./env.py:Class), or a TOML file that composes one",
     )
     parser.add_argument("-m", "--model", help="pulled name, folder or hub id")
+    parser.add_argument(
+        "--adapter", type=Path, metavar="DIR", help="PEFT LoRA folder to start from (model.adapter)"
+    )
     parser.add_argument("--steps", type=int, help="optimiser steps (run.steps)")
     parser.add_argument("--seed", type=int, help="seed of everything random (run.seed)")
     parser.add_argument("--max-seconds", type=float, help="train for at most this long (run.max_seconds)")
@@ -68,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
     if args.settings:
         return _list_settings(as_json=args.json)
     if args.output is not None:
-        _check_output(args.output)
+        check_output(args.output)
     if args.resume:
         return _resume(args)
     from castform.config import load_config
@@ -79,36 +78,13 @@ def run(args: argparse.Namespace) -> int:
         environment__id=args.environment,
         environment__workers=args.workers,
         model__id=args.model,
+        model__adapter=args.adapter,
         run__steps=args.steps,
         run__seed=args.seed,
         run__max_seconds=args.max_seconds,
     )
     config = apply_arguments(config, args.arg)
     return _dry_run(config, as_json=args.json) if args.dry_run else _train(config, args)
-
-
-def _check_output(folder: Path) -> None:
-    """Raise UsageError unless a new folder can be made there: now, and not after hours of training."""
-    if folder.exists():
-        raise UsageError(f"{folder} exists already", hint="choose a folder that does not exist")
-    above = next(parent for parent in folder.absolute().parents if parent.exists())
-    if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
-        raise UsageError(f"{folder} cannot be made: {above} is not a folder that you can write")
-
-
-def _copy_adapter(run_dir: Path, adapter: Path, output: Path) -> None:
-    """Copy the adapter and its canary, whole or not at all. RunFailedError when the disk refuses."""
-    partial = output.with_name(f".{output.name}.partial")
-    try:
-        shutil.copytree(adapter, partial)
-        shutil.copy(run_dir / "canary.json", partial / "canary.json")
-        partial.rename(output)
-    except OSError as error:
-        shutil.rmtree(partial, ignore_errors=True)
-        raise RunFailedError(
-            f"cannot copy the adapter to {output}: {error.strerror or error}",
-            hint=f"the run itself is whole, and so is its adapter: {adapter}",
-        ) from error
 
 
 def _list_settings(*, as_json: bool) -> int:
@@ -130,9 +106,9 @@ def _train(config: RunConfig, args: argparse.Namespace) -> int:
     from castform.progress import show_progress
     from castform.runs import RunStore
 
-    train = _reach(_TRAIN)
+    train = reach_trainer(_TRAIN)
     with RunStore.open() as store, show_progress() as listener:
-        result = _settle(asyncio.run, train(config, store=store, listeners=[listener]))
+        result = settle(asyncio.run, train(config, store=store, listeners=[listener]))
     return _finish(result, args)
 
 
@@ -147,6 +123,7 @@ def _resume(args: argparse.Namespace) -> int:
         for name, value in (
             ("an environment", args.environment),
             ("--model", args.model),
+            ("--adapter", args.adapter),
             ("--seed", args.seed),
             ("--config", args.config),
             ("--arg", args.arg),
@@ -169,17 +146,17 @@ def _resume(args: argparse.Namespace) -> int:
             {**config.model_dump(), "run": section.model_dump(), "environment": environment.model_dump()}
         )
 
-    resume = _reach(_RESUME)
+    resume = reach_trainer(_RESUME)
     with RunStore.open() as store, show_progress() as listener:
-        result = _settle(asyncio.run, resume(args.resume, store=store, listeners=[listener], change=change))
+        result = settle(asyncio.run, resume(args.resume, store=store, listeners=[listener], change=change))
     return _finish(result, args)
 
 
 def _dry_run(config: RunConfig, *, as_json: bool) -> int:
     import asyncio
 
-    prepared = asyncio.run(_reach(_PREPARE)(config))
-    plan: dict[str, Any] = _reach(_PLAN)(prepared)
+    prepared = asyncio.run(reach_trainer(_PREPARE)(config))
+    plan: dict[str, Any] = reach_trainer(_PLAN)(prepared)
     if as_json:
         print_json(plan)
         return 0
@@ -205,7 +182,7 @@ def _finish(result: Any, args: argparse.Namespace) -> int:
     """Show a TrainResult (`Any`: its class lives behind the train extra)."""
     adapter = result.adapter
     if args.output is not None:
-        _copy_adapter(result.run_dir, result.adapter, args.output)
+        copy_result(result.adapter, args.output, beside=result.run_dir / "canary.json")
         adapter = args.output
     verdict: Verdict | None = result.verdict
     if args.json:
@@ -223,7 +200,7 @@ def _finish(result: Any, args: argparse.Namespace) -> int:
                 "verdict": None if verdict is None else verdict.as_dict(),
             }
         )
-        return _EXIT_CODES.get(result.stopped_by if verdict is None else None, 0)
+        return EXIT_CODES.get(result.stopped_by if verdict is None else None, 0)
     if verdict is not None:
         print_table(
             ["component", "before", "after", "difference", "95 % interval", "verdict"],
@@ -234,7 +211,7 @@ def _finish(result: Any, args: argparse.Namespace) -> int:
     print_text(f"adapter: {adapter}")
     if result.status == "stopped":
         print_note(f"stopped after {result.steps} steps; `castform train --resume {result.run_id}` goes on")
-    return _EXIT_CODES.get(result.stopped_by if verdict is None else None, 0)
+    return EXIT_CODES.get(result.stopped_by if verdict is None else None, 0)
 
 
 def _row(found: Comparison) -> list[str]:
@@ -246,25 +223,3 @@ def _row(found: Comparison) -> list[str]:
         f"{found.low:+.3f} to {found.high:+.3f}",
         found.word,
     ]
-
-
-def _settle(runner: Any, work: Any) -> Any:
-    """Run the coroutine; a second Ctrl-C cancels it, which is an interrupt for the command line."""
-    import asyncio
-
-    try:
-        return runner(work)
-    except asyncio.CancelledError:
-        raise KeyboardInterrupt from None
-
-
-def _reach(reference: str) -> Any:
-    """Return something of the trainer. MissingError when its extra is not installed."""
-    try:
-        return pkgutil.resolve_name(reference)
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] in ("torch", "transformers", "peft", "castform_trainer"):
-            raise MissingError(
-                f"training needs {error.name}, which is not installed", hint="pip install 'castform[train]'"
-            ) from error
-        raise

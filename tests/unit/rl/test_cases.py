@@ -6,10 +6,10 @@ import math
 
 import torch
 
+from castform_trainer.learning.logprobs import pair_logprobs
+from castform_trainer.losses import GrpoConfig, grpo_terms
 from castform_trainer.rl.advantage import discounted_returns
 from castform_trainer.rl.batch import pack
-from castform_trainer.rl.logprobs import pair_logprobs
-from castform_trainer.rl.losses import GrpoConfig, grpo_terms
 from castform_trainer.rl.weighting import make_weights, weighted_sum
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from castform.errors import RunFailedError
-from castform_trainer.rl.checkpoint import list_checkpoints, save_checkpoint
+from castform_trainer.learning.checkpoint import list_checkpoints, save_checkpoint
 
 
 def write_adapter(folder):
@@ -22,7 +22,7 @@ def save(folder, step, keep=2):
         step=step,
         counters={"step": step},
         tensors={"weights": {"a": torch.arange(3)}, "updates": step},
-        save_adapter=write_adapter,
+        save_weights=write_adapter,
         keep=keep,
     )
 
@@ -73,6 +73,6 @@ def test_a_full_disk_is_one_clear_error_and_leaves_the_last_checkpoint(tmp_path)
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with pytest.raises(RunFailedError, match="No space left") as caught:
-        save_checkpoint(tmp_path, step=2, counters={}, tensors={}, save_adapter=refuse, keep=1)
+        save_checkpoint(tmp_path, step=2, counters={}, tensors={}, save_weights=refuse, keep=1)
     assert "resume" in caught.value.hint
     assert [path.name for path in tmp_path.iterdir()] == ["step-000001"]

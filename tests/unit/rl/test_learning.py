@@ -6,12 +6,12 @@ import pytest
 import torch
 
 from castform.config import LoraSection, OptimizerSection, RlSection
+from castform_trainer.losses import LossTerms, make_loss
 from castform_trainer.models import load_causal_lm
 from castform_trainer.rl.advantage import compute_advantages
 from castform_trainer.rl.batch import make_batch
-from castform_trainer.rl.losses import LossTerms, make_loss
 from castform_trainer.rl.policy import Policy
-from castform_trainer.rl.tree import TrainSequence
+from castform_trainer.rl.sequence import TrainSequence
 from castform_trainer.testing import make_tiny_model
 
 PROMPT = [1, 50, 51]

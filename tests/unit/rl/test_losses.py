@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from castform.config import RlSection
-from castform_trainer.rl.losses import GrpoConfig, grpo_terms, make_loss
+from castform_trainer.losses import GrpoConfig, grpo_terms, make_loss
 from castform_trainer.rl.weighting import make_weights, weighted_sum
 
 

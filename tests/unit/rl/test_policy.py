@@ -11,12 +11,12 @@ import torch
 
 from castform.config import LoraSection, OptimizerSection, RlSection
 from castform.errors import RunFailedError
+from castform_trainer.learning.lora import LoraLinear
+from castform_trainer.losses import make_loss
 from castform_trainer.models import load_causal_lm
 from castform_trainer.rl.batch import make_batch
-from castform_trainer.rl.lora import LoraLinear
-from castform_trainer.rl.losses import make_loss
 from castform_trainer.rl.policy import Policy
-from castform_trainer.rl.tree import TrainSequence
+from castform_trainer.rl.sequence import TrainSequence
 from castform_trainer.testing import make_tiny_model
 
 IDS = [1, 70, 80, 90, 71, 81, 2]

@@ -8,7 +8,7 @@ import signal
 
 import pytest
 
-from castform_trainer.rl.stop import StopSwitch
+from castform_trainer.learning.stop import StopSwitch
 
 
 async def forever():

@@ -8,11 +8,12 @@ import pytest
 import torch
 
 from castform.config import LoraSection, OptimizerSection, RlSection
+from castform_trainer.learning.tree import make_trees
+from castform_trainer.losses import make_loss
 from castform_trainer.models import load_causal_lm
 from castform_trainer.rl.batch import make_batch, pack
-from castform_trainer.rl.losses import make_loss
 from castform_trainer.rl.policy import Policy
-from castform_trainer.rl.tree import TrainSequence, make_trees
+from castform_trainer.rl.sequence import TrainSequence
 from castform_trainer.testing import make_tiny_model
 
 LOSS = make_loss(RlSection())

@@ -24,7 +24,7 @@ class TemplateRenderer:
 
     def __init__(self, tokenizer: ChatTokenizer, codec: TextCodec, model_name: str) -> None:
         self.source = template_source(tokenizer)
-        self.knows_tools = re.search(r"\btools\b", self.source) is not None
+        self.knows_tools = names_tools(self.source)
         self._tokenizer = tokenizer
         self._codec = codec
         self._model_name = model_name
@@ -149,21 +149,47 @@ class TemplateRenderer:
         offered = [dict(tool) for tool in tools]
         if self._codec.find_control_texts(content):
             conversation, offered = self._codec.guard(conversation), self._codec.guard(offered)
-        if not self.knows_tools:
-            conversation, offered = write_tools_as_text(conversation, offered), []
-        text = self._tokenizer.apply_chat_template(
+        text = render_text(
+            self._tokenizer,
             conversation,
-            tools=offered or None,
-            add_generation_prompt=open_reply,
-            tokenize=False,
-            **options,
+            offered,
+            options,
+            open_reply=open_reply,
+            knows_tools=self.knows_tools,
         )
-        if not isinstance(text, str):
-            raise TypeError(f"the template gave {type(text).__name__}, not text")
         self._cache[key] = text
         if len(self._cache) > CACHED_RENDERINGS:
             self._cache.popitem(last=False)
         return text
+
+
+def render_text(
+    tokenizer: ChatTokenizer,
+    conversation: list[Message],
+    tools: list[Message],
+    options: Mapping[str, Any],
+    *,
+    open_reply: bool,
+    knows_tools: bool,
+) -> str:
+    """Return what the chat template writes; `open_reply` ends it where a reply begins.
+
+    A template that knows no tools gets them spelled out in the messages. Raises whatever the
+    template raises, and TypeError when it gives no text.
+    """
+    if not knows_tools:
+        conversation, tools = write_tools_as_text(conversation, tools), []
+    text = tokenizer.apply_chat_template(
+        conversation, tools=tools or None, add_generation_prompt=open_reply, tokenize=False, **options
+    )
+    if not isinstance(text, str):
+        raise TypeError(f"the template gave {type(text).__name__}, not text")
+    return text
+
+
+def names_tools(source: str) -> bool:
+    """Tell whether a chat template reads the tools that are offered."""
+    return re.search(r"\btools\b", source) is not None
 
 
 def find_turn_markers(tokenizer: ChatTokenizer) -> set[str]:

@@ -34,8 +34,11 @@ class ChatTokenizer(Protocol):
 class TextCodec:
     """Encodes rendered text and decodes sampled ids; used from one thread."""
 
-    def __init__(self, tokenizer: ChatTokenizer, *, controls: Collection[str] = ()) -> None:
+    def __init__(
+        self, tokenizer: ChatTokenizer, *, controls: Collection[str] = (), cached_texts: int = CACHED_TEXTS
+    ) -> None:
         """`controls` are texts to guard besides the tokenizer's special tokens."""
+        self._cached_texts = cached_texts
         self._tokenizer = tokenizer
         self._backend = _copy_backend(tokenizer, literal=False)
         self._literal_backend: Any = None
@@ -53,7 +56,7 @@ class TextCodec:
         if isinstance(value, str):
             return self._special_pattern.sub(self._mark, value)
         if isinstance(value, dict):
-            return {key: self.guard(inner) for key, inner in value.items()}
+            return {self.guard(key): self.guard(inner) for key, inner in value.items()}
         if isinstance(value, list):
             return [self.guard(inner) for inner in value]
         return value
@@ -78,7 +81,7 @@ class TextCodec:
         encoded = tuple(ids)
         if len(text) <= LONGEST_CACHED_TEXT:
             self._cache[text] = encoded
-            if len(self._cache) > CACHED_TEXTS:
+            if len(self._cache) > self._cached_texts:
                 self._cache.popitem(last=False)
         return encoded
 

@@ -1,6 +1,6 @@
 """From trained sequences to the tensors of one optimiser step.
 
-Letters: N tree nodes, U scored (parent, token) pairs, O trained occurrences.
+Letters: O trained occurrences.
 """
 
 from __future__ import annotations
@@ -11,29 +11,18 @@ from typing import Any
 
 import torch
 
-from castform_trainer.rl.tree import TokenTree, TrainSequence, check_sequence, make_trees
+from castform_trainer.learning.tree import TokenTree, make_trees
+from castform_trainer.learning.tree_tensors import TreeTensors, tree_to_tensors
+from castform_trainer.rl.sequence import TrainSequence, check_sequence
 from castform_trainer.rl.weighting import Aggregation, make_weights
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class MicroBatch:
-    """One forward and backward pass."""
+class MicroBatch(TreeTensors):
+    """One forward and backward pass. The weights sum to `share`, 1 as a rule, over a step with token_mean."""
 
-    ids_N: torch.Tensor
-    depths_N: torch.Tensor
-    ends_N: torch.Tensor
-    pair_parents_U: torch.Tensor
-    pair_tokens_U: torch.Tensor
-    pairs_O: torch.Tensor
-    """Index of each occurrence's pair."""
     sampler_logprobs_O: torch.Tensor
     advantages_O: torch.Tensor
-    weights_O: torch.Tensor
-    """Sum to `share`, 1 as a rule, over the whole step with token_mean."""
-
-    def to(self, device: torch.device) -> MicroBatch:
-        """Return a copy on `device`."""
-        return MicroBatch(**{name: getattr(self, name).to(device) for name in self.__slots__})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,6 +51,8 @@ def make_batch(
     `share` scales every weight: a step that found signal in a quarter of its groups counts a quarter,
     as if the others were there with advantage 0.
     """
+    for sequence in sequences:
+        check_sequence(sequence)
     trees = make_trees(sequences, max_nodes=tokens_per_microbatch)
     trained = [occurrence for tree in trees for occurrence in tree.occurrences]
     weights = make_weights(
@@ -82,13 +73,6 @@ def make_batch(
         tree_tokens=sum(len(tree.ids) for tree in trees),
         sequence_tokens=sum(len(sequence.ids) for sequence in sequences),
     )
-
-
-def make_tree_mask(ends_N: torch.Tensor) -> torch.Tensor:
-    """Return the attention mask [1, 1, N, N]; True where node q may look at node k."""
-    nodes_N = torch.arange(len(ends_N), device=ends_N.device)
-    mask_QK = (nodes_N[None, :] <= nodes_N[:, None]) & (nodes_N[:, None] < ends_N[None, :])
-    return mask_QK[None, None]
 
 
 def pack(samples: Sequence[Mapping[str, Sequence[Any]]]) -> dict[str, list[Any]]:
@@ -122,12 +106,7 @@ def _to_tensors(
 ) -> MicroBatch:
     places = [(sequences[occurrence.sequence], occurrence.position) for occurrence in tree.occurrences]
     return MicroBatch(
-        ids_N=torch.tensor(tree.ids),
-        depths_N=torch.tensor(tree.depths),
-        ends_N=torch.tensor(tree.ends),
-        pair_parents_U=torch.tensor(tree.pair_parents),
-        pair_tokens_U=torch.tensor(tree.pair_tokens),
-        pairs_O=torch.tensor([occurrence.pair for occurrence in tree.occurrences]),
+        **tree_to_tensors(tree),
         sampler_logprobs_O=torch.tensor([item.logprobs[at] for item, at in places], dtype=dtype),
         advantages_O=torch.tensor([item.advantage for item, _ in places], dtype=dtype),
         weights_O=torch.tensor(weights, dtype=dtype),

@@ -19,7 +19,7 @@ from castform.errors import RunFailedError
 from castform_trainer.engines.contract import Engine
 from castform_trainer.rl.batch import make_batch
 from castform_trainer.rl.policy import Policy
-from castform_trainer.rl.tree import TrainSequence
+from castform_trainer.rl.sequence import TrainSequence
 
 CANARY_TOKENS = 64
 CANARY_TEXT = (
@@ -74,7 +74,7 @@ class Canary:
 
     async def check(self, engine: Engine, *, version: int) -> CanaryReading:
         """Compare at `version`. Raises RunFailedError, with the likely cause, when they disagree."""
-        expected = score_with_policy(self._policy, self.ids)
+        expected = score_with_policy(self._policy, self.ids) if version else self._base
         served = await engine.logprobs(self.ids, version=version)
         gap = mean_gap(expected, served)
         before = self._known[max(self._known)]

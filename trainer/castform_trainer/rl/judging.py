@@ -10,7 +10,7 @@ from castform_trainer.gateway.errors import UntrainableCallError
 from castform_trainer.gateway.trajectory import Segment, build_segments
 from castform_trainer.rl.accounting import Disposition
 from castform_trainer.rl.advantage import AdvantageConfig, compute_advantages, has_signal
-from castform_trainer.rl.tree import TrainSequence
+from castform_trainer.rl.sequence import TrainSequence
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -22,16 +22,16 @@ from castform.config import RunConfig
 from castform.errors import RunFailedError
 from castform.plugins.events import CheckpointSaved, StepEnded
 from castform_trainer.engines.contract import Engine
+from castform_trainer.learning.checkpoint import Checkpoint, save_checkpoint
+from castform_trainer.learning.stop import StopSwitch
+from castform_trainer.losses import PolicyLoss, make_loss
 from castform_trainer.rl.accounting import Ledger
 from castform_trainer.rl.batch import TrainBatch, make_batch
 from castform_trainer.rl.canary import Canary
-from castform_trainer.rl.checkpoint import Checkpoint, save_checkpoint
 from castform_trainer.rl.judging import JudgedGroup
-from castform_trainer.rl.losses import PolicyLoss, make_loss
 from castform_trainer.rl.policy import Policy, UpdateStats
-from castform_trainer.rl.report import Reporter, rollout_scalars, scored_event, update_scalars
+from castform_trainer.rl.report import RolloutReporter, rollout_scalars, scored_event, update_scalars
 from castform_trainer.rl.rollouts import RolloutSource, StepRollouts, collect_step
-from castform_trainer.rl.stop import StopSwitch
 
 MAX_SKIPPED_STEPS = 3
 """After so many steps in a row without any signal the run stops and says why."""
@@ -72,7 +72,7 @@ class Training:
     policy: Policy
     engine: Engine
     canary: Canary
-    reporter: Reporter
+    reporter: RolloutReporter
     stop: StopSwitch
     run_dir: Path
     after_step: Callable[[LoopState], Awaitable[None]]
@@ -175,14 +175,14 @@ async def save(run: Training, state: LoopState) -> Checkpoint:
         step=state.step,
         counters=state.as_dict(),
         tensors=run.policy.state(),
-        save_adapter=run.policy.save_adapter,
+        save_weights=run.policy.save_adapter,
         keep=run.config.checkpoint.keep,
     )
     run.reporter.tell(CheckpointSaved(step=state.step, path=checkpoint.path))
     return checkpoint
 
 
-def _tell_group(reporter: Reporter, step: int, judged: JudgedGroup) -> None:
+def _tell_group(reporter: RolloutReporter, step: int, judged: JudgedGroup) -> None:
     reporter.tell(scored_event(judged, step=step))
 
 

@@ -1,28 +1,24 @@
 """The model that is trained: a frozen base, LoRA adapters, and one optimiser over them.
 
-Letters: N tree nodes, R rows of logits, V vocabulary, U scored pairs, O trained occurrences.
+Letters: O trained occurrences.
 """
 
 from __future__ import annotations
 
-import errno
-import math
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 
 from castform.config import LoraSection, OptimizerSection
-from castform.errors import RunFailedError
-from castform_trainer.rl.batch import MicroBatch, TrainBatch, make_tree_mask
-from castform_trainer.rl.logprobs import pair_logprobs
-from castform_trainer.rl.lora import add_lora
-from castform_trainer.rl.losses import PolicyLoss
+from castform_trainer.learning.learner import Learner
+from castform_trainer.losses import PolicyLoss
+from castform_trainer.rl.batch import MicroBatch, TrainBatch
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,8 +44,8 @@ class UpdateStats:
     seconds: float
 
 
-class Policy:
-    """Scores token trees and learns from them."""
+class Policy(Learner):
+    """Learns from scored rollouts."""
 
     def __init__(
         self,
@@ -60,49 +56,22 @@ class Policy:
         temperature: float = 1.0,
         seed: int = 0,
         total_updates: int | None = None,
+        adapter: Path | None = None,
     ) -> None:
         """Adapt a loaded transformers model in place. `Any`: transformers is untyped.
 
-        `total_updates` is where a linear decay ends; without it the rate stays.
+        `adapter` is a PEFT folder to start from; `total_updates` is where a linear decay ends,
+        without it the rate stays.
         """
-        self.device: torch.device = model.device
-        self.dtype: torch.dtype = model.dtype
-        self.temperature = temperature
-        self.updates = 0
-        self._total_updates = total_updates
-        self._window = _attention_window(model.config)
-        self._config = optimizer
-        self.model = add_lora(model, lora, seed=seed)
-        self.model.train()  # no dropout anywhere: set only because some models compute differently otherwise
-        self.parameters: dict[str, torch.Tensor] = {
-            name: weight for name, weight in self.model.named_parameters() if weight.requires_grad
-        }
-        self.optimizer = torch.optim.AdamW(
-            self.parameters.values(),
-            lr=optimizer.learning_rate,
-            betas=(optimizer.beta1, optimizer.beta2),
-            eps=optimizer.eps,
-            weight_decay=optimizer.weight_decay,
+        super().__init__(
+            model,
+            lora=lora,
+            optimizer=optimizer,
+            rate=partial(learning_rate, optimizer, total=total_updates),
+            adapter=adapter,
+            temperature=temperature,
+            seed=seed,
         )
-
-    def score(self, micro: MicroBatch, *, temperature: float | None = None) -> torch.Tensor:
-        """Return log p of every pair of the tree at the policy's temperature (or the given one), [U]."""
-        longest = int(micro.depths_N.max()) + 1
-        if self._window is not None and longest > self._window:
-            raise RunFailedError(
-                f"a sequence has {longest} tokens, but this model attends within {self._window} only",
-                hint=f"set sampling.max_context_tokens = {self._window}",
-            )
-        rows_R, row_U = torch.unique(micro.pair_parents_U, return_inverse=True)
-        output = self.model(
-            input_ids=micro.ids_N[None],
-            attention_mask=make_tree_mask(micro.ends_N),
-            position_ids=micro.depths_N[None],
-            logits_to_keep=rows_R,
-            use_cache=False,
-        )
-        scale = self.temperature if temperature is None else temperature
-        return pair_logprobs(output.logits[0], row_U, micro.pair_tokens_U, temperature=scale)
 
     def update(self, batches: Sequence[TrainBatch], loss: PolicyLoss) -> list[UpdateStats]:
         """Take one optimiser step a batch; the old policy is the one at the start of the call.
@@ -144,13 +113,8 @@ class Policy:
                 [terms.ratio_O.sum(), terms.clipped_O.sum(), terms.weight_O.sum(), gap_O.sum()]
             ).double()
             widest = torch.maximum(widest, gap_O.max().double())
-        norm = float(torch.nn.utils.clip_grad_norm_(self.parameters.values(), self._config.max_grad_norm))
-        _check_finite(float(total), norm)
         rate = self.learning_rate
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
-        self.optimizer.step()
-        self.updates += 1
+        norm = self.apply_gradient(float(total))
         means = (sums / max(1, batch.trained_tokens)).tolist()
         return UpdateStats(
             loss=float(total),
@@ -167,64 +131,17 @@ class Policy:
             seconds=time.perf_counter() - started,
         )
 
-    @property
-    def learning_rate(self) -> float:
-        """Of the next optimiser step: linear warm-up, then constant or a linear decay."""
-        warmup, total = self._config.warmup_steps, self._total_updates
-        factor = min(1.0, (self.updates + 1) / (warmup + 1))
-        if self._config.decay == "linear" and total is not None and self.updates > warmup:
-            factor = max(0.0, (total - self.updates) / max(1, total - warmup))
-        return self._config.learning_rate * factor
-
     @contextmanager
     def without_adapter(self) -> Iterator[None]:
         """Inside the block the policy is the base model."""
         with self.model.disable_adapter():
             yield
 
-    def save_adapter(self, folder: Path) -> None:
-        """Write the adapters as a plain PEFT folder. OSError when the disk refuses."""
-        try:
-            self.model.save_pretrained(str(folder), save_embedding_layers=False)
-        except SafetensorError as error:
-            raise OSError(errno.EIO, str(error), str(folder)) from error
 
-    def state(self) -> dict[str, Any]:
-        """Return everything that decides the next update: weights, optimiser, step count, torch's RNG."""
-        return {
-            "weights": {name: weight.detach().cpu() for name, weight in self.parameters.items()},
-            "optimizer": self.optimizer.state_dict(),
-            "updates": self.updates,
-            "rng": torch.get_rng_state(),
-        }
-
-    def load_state(self, state: dict[str, Any]) -> None:
-        """Continue exactly where `state` was taken."""
-        with torch.no_grad():
-            for name, weight in self.parameters.items():
-                weight.copy_(state["weights"][name])
-        self.optimizer.load_state_dict(state["optimizer"])
-        self.updates = state["updates"]
-        torch.set_rng_state(state["rng"])
-
-
-def _attention_window(config: Any) -> int | None:
-    """Return the window of the model's narrowest attention, or None when it sees everything."""
-    text = config.get_text_config()
-    window = getattr(text, "sliding_window", None)
-    if window is None or getattr(text, "use_sliding_window", True) is False:
-        return None
-    kinds = getattr(text, "layer_types", None)
-    if kinds is not None and "sliding_attention" not in kinds:
-        return None
-    return int(window)
-
-
-def _check_finite(loss: float, norm: float) -> None:
-    for name, value in (("loss", loss), ("gradient norm", norm)):
-        if not math.isfinite(value):
-            raise RunFailedError(
-                f"the {name} is {value}; the weights were left as they are",
-                hint='lower optimizer.learning_rate, or use model.dtype = "float32"; '
-                "the last checkpoint is good: `castform train --resume`",
-            )
+def learning_rate(settings: OptimizerSection, update: int, *, total: int | None) -> float:
+    """Return the rate of an update, from 0: linear warm-up, then constant or a linear decay to `total`."""
+    warmup = settings.warmup_steps
+    factor = min(1.0, (update + 1) / (warmup + 1))
+    if settings.decay == "linear" and total is not None and update > warmup:
+        factor = max(0.0, (total - update) / max(1, total - warmup))
+    return settings.learning_rate * factor

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import secrets
 import shutil
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-
-import torch
 
 from castform.calls import Sampling
 from castform.config import RunConfig
@@ -19,7 +16,7 @@ from castform.errors import RunFailedError, UsageError
 from castform.eval_result import EvalResult
 from castform.evaluate import evaluate
 from castform.plugins.engines import load_engine_factory
-from castform.plugins.events import EvalEnded, RunEnded, RunInfo, RunStarted
+from castform.plugins.events import EvalEnded, RunInfo, RunStarted
 from castform.plugins.watchers import load_watchers
 from castform.runs import RunStore, hold_run_folder, run_folder
 from castform.seeds import derive_seed
@@ -27,15 +24,17 @@ from castform.verdict import Verdict, compare
 from castform_trainer.engines.contract import Engine
 from castform_trainer.gateway.endpoint import GatewayEndpoint
 from castform_trainer.gateway.server import Gateway
+from castform_trainer.learning.checkpoint import Checkpoint, list_checkpoints
+from castform_trainer.learning.ownership import own_run, torch_settings
+from castform_trainer.learning.reporter import RunListener
+from castform_trainer.learning.stop import StopSwitch
 from castform_trainer.models import load_causal_lm
 from castform_trainer.rl.canary import Canary, make_canary_ids, save_canary, score_with_policy
-from castform_trainer.rl.checkpoint import Checkpoint, list_checkpoints
 from castform_trainer.rl.loop import LoopState, Training, save, sync_engine, train_steps
 from castform_trainer.rl.policy import Policy
 from castform_trainer.rl.preflight import Prepared, check_environment, prepare
-from castform_trainer.rl.report import Reporter, RunListener, eval_scalars
+from castform_trainer.rl.report import RolloutReporter, eval_scalars
 from castform_trainer.rl.rollouts import RolloutSource
-from castform_trainer.rl.stop import StopSwitch
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -137,7 +136,9 @@ async def _run(
     stop = StopSwitch()
     async with AsyncExitStack() as stack:
         stack.enter_context(hold_run_folder(run_dir))
-        stack.enter_context(_torch_settings(config))
+        stack.enter_context(
+            torch_settings(threads=config.run.threads, deterministic=config.run.deterministic)
+        )
         stack.enter_context(stop.on_signals())
         try:
             reporter = _make_reporter(prepared, store, run_id, run_dir, listeners)
@@ -148,33 +149,19 @@ async def _run(
             if is_new_folder:
                 shutil.rmtree(run_dir, ignore_errors=True)
             raise
+        state = LoopState(version=1 if config.model.adapter else 0)
         with store.running(run_id):
-            return await _own_run(training, prepared, resume=register is None)
-
-
-async def _own_run(run: Training, prepared: Prepared, *, resume: bool) -> TrainResult:
-    """Go through the run, with its status in the store and its end told to the listeners."""
-    state, reporter = LoopState(), run.reporter
-    store, run_id = reporter.store, reporter.run.run_id
-    polling = asyncio.create_task(run.stop.poll(lambda: store.stop_requested(run_id)))
-    try:
-        result = await _train_and_judge(run, prepared, state, resume=resume)
-    except BaseException as error:
-        status = "failed" if isinstance(error, Exception) else "stopped"
-        reporter.tell(RunEnded(status=status, step=state.step, error=str(error) or type(error).__name__))
-        raise
-    finally:
-        polling.cancel()
-        await asyncio.gather(polling, return_exceptions=True)
-    store.set_status(run_id, "stopped" if result.status == "stopped" else "finished")
-    verdict = result.verdict.word if result.verdict else None
-    reporter.tell(RunEnded(status=result.status, step=state.step, verdict=verdict))
-    return result
+            return await own_run(
+                _train_and_judge(training, prepared, state, resume=register is None),
+                reporter=reporter,
+                stop=stop,
+                steps=lambda: state.step,
+            )
 
 
 def _make_reporter(
     prepared: Prepared, store: RunStore, run_id: str, run_dir: Path, listeners: Sequence[RunListener]
-) -> Reporter:
+) -> RolloutReporter:
     config = prepared.config
     info = RunInfo(
         run_id=run_id,
@@ -187,7 +174,7 @@ def _make_reporter(
         config.run.watchers,
         report=lambda line: store.add_event(run_id, "watcher_failed", data={"line": line}),
     )
-    return Reporter(
+    return RolloutReporter(
         run=info, store=store, watchers=watchers, listeners=listeners, calls_path=_next_calls_path(run_dir)
     )
 
@@ -280,7 +267,7 @@ async def run_eval(run: Training, prepared: Prepared, label: str, state: LoopSta
 
 @asynccontextmanager
 async def _open_training(
-    prepared: Prepared, reporter: Reporter, stop: StopSwitch, run_dir: Path
+    prepared: Prepared, reporter: RolloutReporter, stop: StopSwitch, run_dir: Path
 ) -> AsyncIterator[Training]:
     """Load the model twice, once to sample and once to train, and put the gateway before the first."""
     config, model, tokenizer = prepared.config, prepared.model, prepared.tokenizer
@@ -301,6 +288,7 @@ async def _open_training(
             temperature=config.sampling.temperature,
             seed=derive_seed(config.run.seed, "lora"),
             total_updates=config.run.steps * config.rl.minibatches,
+            adapter=config.model.adapter,
         )
 
         async def after_step(state: LoopState) -> None:
@@ -373,19 +361,3 @@ def _next_calls_path(run_dir: Path) -> str:
     """Return the call log of this process, relative to the run folder: one log a start of the run."""
     number = len(list((run_dir / "calls").glob("*.jsonl")))
     return f"calls/{number:03d}.jsonl"
-
-
-@contextmanager
-def _torch_settings(config: RunConfig) -> Iterator[None]:
-    """Set torch's threads and determinism for the run, and put them back after it."""
-    threads, strict = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
-    if config.run.threads:
-        torch.set_num_threads(config.run.threads)
-    if config.run.deterministic:
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-        torch.use_deterministic_algorithms(True, warn_only=True)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
-        torch.use_deterministic_algorithms(strict)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import torch
 
-from castform_trainer.rl.losses.terms import LossTerms
+from castform_trainer.losses.terms import LossTerms
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

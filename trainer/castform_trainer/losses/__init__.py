@@ -9,8 +9,8 @@ from __future__ import annotations
 from functools import partial
 
 from castform.config import RlSection
-from castform_trainer.rl.losses.grpo import GrpoConfig, grpo_terms
-from castform_trainer.rl.losses.terms import LossTerms, PolicyLoss
+from castform_trainer.losses.grpo import GrpoConfig, grpo_terms
+from castform_trainer.losses.terms import LossTerms, PolicyLoss
 
 __all__ = ["GrpoConfig", "LossTerms", "PolicyLoss", "grpo_terms", "make_loss"]
 

@@ -1,7 +1,7 @@
 """Checkpoints that are whole or not there: written beside, synced, then renamed into place.
 
-checkpoints/step-000010/adapter/     plain PEFT folder
-                       /trainer.pt   adapter weights, optimiser, RNG (torch, weights only)
+checkpoints/step-000010/adapter/     plain PEFT folder (model/, a transformers folder, where all weights are trained)
+                       /trainer.pt   weights as tensors, optimiser, RNG (torch, weights only)
                        /state.json   counters and cursors, and the size of every file
 """
 
@@ -35,6 +35,10 @@ class Checkpoint:
     def adapter(self) -> Path:
         return self.path / "adapter"
 
+    @property
+    def model(self) -> Path:
+        return self.path / "model"
+
     def load_tensors(self) -> dict[str, Any]:
         """Return what was saved as tensors. Nothing in the file can run code."""
         loaded: dict[str, Any] = torch.load(self.path / "trainer.pt", map_location="cpu", weights_only=True)
@@ -47,10 +51,14 @@ def save_checkpoint(
     step: int,
     counters: Mapping[str, Any],
     tensors: Mapping[str, Any],
-    save_adapter: Callable[[Path], None],
+    save_weights: Callable[[Path], None],
     keep: int,
+    name: str = "adapter",
+    resume: str = "castform train --resume",
 ) -> Checkpoint:
     """Write `folder`/step-N and drop the oldest beyond `keep`. Saving a step that is there is a no-op.
+
+    `save_weights` fills the folder `name` of the checkpoint; `resume` is the command that goes on from one.
 
     Raises RunFailedError when the disk refuses; earlier checkpoints are then as they were.
     """
@@ -63,7 +71,7 @@ def save_checkpoint(
         for leftover in (partial, path):
             shutil.rmtree(leftover, ignore_errors=True)
         partial.mkdir(parents=True)
-        save_adapter(partial / "adapter")
+        save_weights(partial / name)
         torch.save(dict(tensors), partial / "trainer.pt")
         files = {str(p.relative_to(partial)): p.stat().st_size for p in partial.rglob("*") if p.is_file()}
         state = {"format": FORMAT, "step": step, "counters": dict(counters), "files": files}
@@ -75,7 +83,7 @@ def save_checkpoint(
         shutil.rmtree(partial, ignore_errors=True)
         raise RunFailedError(
             f"cannot write the checkpoint {path}: {_explain(error, folder)}",
-            hint="free some space, then `castform train --resume`; the checkpoint before it is whole",
+            hint=f"free some space, then `{resume}`; the checkpoint before it is whole",
         ) from error
     for old in list_checkpoints(folder)[:-keep]:
         shutil.rmtree(old.path, ignore_errors=True)

@@ -15,16 +15,14 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TrainSequence:
-    """One segment of a rollout, ready to be trained on."""
+class TokenSequence:
+    """Tokens, some of which are trained."""
 
     ids: Sequence[int]
     mask: Sequence[int | bool]
-    """1 where the token was sampled by the policy and is to be trained."""
-    logprobs: Sequence[float]
-    """The sampler's own, at its temperature; read only where mask is 1."""
-    advantage: float
+    """1 where the prediction of the token is trained."""
     rollout: str
+    """The rollout, or row of a dataset, that it is part of: a token counts once in each."""
     calls: Sequence[str] = ()
     """Which recorded call sampled each token, one a token; empty: tokens are told apart by prefix alone."""
 
@@ -59,26 +57,25 @@ class TokenTree:
     """[O]"""
 
 
-def check_sequence(sequence: TrainSequence) -> None:
+def check_mask(sequence: TokenSequence) -> None:
     """Raise ValueError when lengths differ or the first token, which nothing predicts, is trained."""
-    lengths = (len(sequence.ids), len(sequence.mask), len(sequence.logprobs))
-    if len(set(lengths)) != 1:
+    if len(sequence.ids) != len(sequence.mask):
         raise ValueError(
-            f"rollout {sequence.rollout!r}: ids, mask and logprobs have {lengths[0]}, {lengths[1]} and "
-            f"{lengths[2]} entries, but belong together one to one"
+            f"{sequence.rollout!r}: ids and mask have {len(sequence.ids)} and {len(sequence.mask)} "
+            "entries, but belong together one to one"
         )
     if sequence.mask and sequence.mask[0]:
-        raise ValueError(f"rollout {sequence.rollout!r}: its first token is marked as sampled")
+        raise ValueError(f"{sequence.rollout!r}: its first token is marked as sampled")
 
 
-def make_trees(sequences: Sequence[TrainSequence], *, max_nodes: int) -> list[TokenTree]:
+def make_trees(sequences: Sequence[TokenSequence], *, max_nodes: int) -> list[TokenTree]:
     """Cut the sequences into trees of at most `max_nodes` nodes (a longer sequence gets its own).
 
     A token that several segments of one rollout mark as sampled by the same call after the same
     prefix is one occurrence. Nodes after which nothing is trained are left out: they cost and teach nothing.
     """
     for sequence in sequences:
-        check_sequence(sequence)
+        check_mask(sequence)
     order = sorted(range(len(sequences)), key=lambda index: tuple(sequences[index].ids))
     trained = _find_trained(sequences, order)
     trees: list[TokenTree] = []
@@ -101,7 +98,7 @@ def make_trees(sequences: Sequence[TrainSequence], *, max_nodes: int) -> list[To
     return trees
 
 
-def _find_trained(sequences: Sequence[TrainSequence], order: Sequence[int]) -> list[list[int]]:
+def _find_trained(sequences: Sequence[TokenSequence], order: Sequence[int]) -> list[list[int]]:
     """Return, per sequence, the positions it trains: none twice for the same rollout and prefix."""
     trained: list[list[int]] = [[] for _ in sequences]
     seen: set[tuple[str, int, str]] = set()
@@ -118,7 +115,7 @@ def _find_trained(sequences: Sequence[TrainSequence], order: Sequence[int]) -> l
     return trained
 
 
-def _walk(sequences: Sequence[TrainSequence], order: Sequence[int]) -> Iterator[tuple[int, list[int]]]:
+def _walk(sequences: Sequence[TokenSequence], order: Sequence[int]) -> Iterator[tuple[int, list[int]]]:
     """Yield (sequence, trie node of each of its tokens) in sorted order."""
     path: list[int] = []
     previous: Sequence[int] = ()
@@ -133,7 +130,7 @@ def _walk(sequences: Sequence[TrainSequence], order: Sequence[int]) -> Iterator[
 
 
 def _lay_out(
-    sequences: Sequence[TrainSequence], trained: Sequence[Sequence[int]], chunk: Sequence[int]
+    sequences: Sequence[TokenSequence], trained: Sequence[Sequence[int]], chunk: Sequence[int]
 ) -> TokenTree:
     tree = TokenTree(ids=[], depths=[], ends=[], pair_parents=[], pair_tokens=[], occurrences=[])
     pairs: dict[tuple[int, int], int] = {}

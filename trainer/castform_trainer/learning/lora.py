@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import warnings
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
-from peft import LoraConfig, get_peft_model
+from peft import LoraConfig, PeftModel, get_peft_model
 from peft.tuners.lora import Linear as LoraLinear
 
 from castform.config import LoraSection
-from castform.errors import ConfigError
+from castform.errors import ConfigError, UsageError
+from castform_trainer.engines.lora_folder import load_lora_folder
 
 
 def add_lora(model: Any, config: LoraSection, *, seed: int) -> Any:
@@ -44,6 +46,40 @@ def add_lora(model: Any, config: LoraSection, *, seed: int) -> Any:
                 f"lora.targets = {targets!r} does not fit this model: {str(error).splitlines()[0]}",
                 hint='"all-linear" takes every linear layer but the output head',
             ) from error
+    return _with_fast_product(adapted)
+
+
+def load_lora(model: Any, folder: Path) -> Any:
+    """Wrap a transformers model with the adapters of a PEFT folder, ready to be trained on.
+
+    Rank, alpha and layers are the folder's; a dropout that it names is not applied. Raises
+    UsageError when it is no plain LoRA folder or belongs to another model.
+    """
+    layers = load_lora_folder(folder)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of peft, for keys that do not fit: compared below
+        try:
+            adapted = PeftModel.from_pretrained(model, str(folder), is_trainable=True)
+        except (ValueError, RuntimeError) as error:
+            raise UsageError(
+                f"the adapter in {folder} does not fit this model: {str(error).splitlines()[0]}"
+            ) from error
+    weights = dict(adapted.named_parameters())
+    found = {
+        name.removeprefix("base_model.model.").partition(".lora_A.")[0]: weight
+        for name, weight in weights.items()
+        if ".lora_A." in name
+    }
+    if set(found) != set(layers):
+        strange = min(set(found) ^ set(layers))
+        raise UsageError(
+            f"the adapter in {folder} does not fit this model: {strange} is only in one of them",
+            hint="it was trained on another model; adapter_config.json names it",
+        )
+    return _with_fast_product(adapted)
+
+
+def _with_fast_product(adapted: Any) -> Any:
     for module in adapted.modules():
         if type(module) is LoraLinear and type(module.base_layer) is torch.nn.Linear:
             module.forward = partial(_forward, module)

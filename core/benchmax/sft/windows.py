@@ -1,0 +1,59 @@
+"""Do tool results answer tool calls: each once, in the order of the calls, before anything else?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from benchmax.sft.issues import Fault
+from benchmax.sft.wording import named, shown
+
+
+class CallWindow:
+    """The calls of a row so far, and the window in which those of the last assistant message are answered.
+
+    A window opens behind an assistant message with calls and closes at the next message that is
+    no tool result, or at the end of the row.
+    """
+
+    def __init__(self) -> None:
+        self.seen: set[str] = set()
+        """Ids of all calls of the row so far."""
+        self._ids: list[str] = []
+        self._answered: list[bool] = []
+        self._location = ""
+        self._late: set[str] = set()
+        """Ids whose window closed before they had a result."""
+
+    def open(self, location: str, ids: list[str]) -> None:
+        """Wait for the results of these calls; `location` is that of the `tool_calls`."""
+        self._location, self._ids, self._answered = location, ids, [False] * len(ids)
+
+    def close(self) -> Iterator[Fault]:
+        """Yield `result_missing` when calls are without a result."""
+        missing = [name for name, answered in zip(self._ids, self._answered, strict=True) if not answered]
+        self._ids, self._answered = [], []
+        self._late.update(missing)
+        if missing:
+            text = f"tool calls {named(missing)} have no tool result before the next other message"
+            yield Fault("result_missing", self._location, text)
+
+    def answer(self, name: str, location: str) -> Iterator[Fault]:
+        """Take the result of a call; yield what is wrong with where it stands."""
+        for place, known in enumerate(self._ids):
+            if known == name and not self._answered[place]:
+                if not all(self._answered[:place]):
+                    first = self._ids[self._answered.index(False)]
+                    text = f"the result of {shown(name)} stands before that of {shown(first)}, which was called first"
+                    yield Fault("result_out_of_order", location, text)
+                self._answered[place] = True
+                return
+        if name in self._late:
+            self._late.discard(name)
+            text = f"the result of {shown(name)} comes after its tool-call window closed: results follow their calls at once"
+            yield Fault("result_late", location, text)
+        elif name in self.seen:
+            yield Fault("result_duplicate", location, f"the call {shown(name)} has a result already")
+        else:
+            yield Fault(
+                "result_unknown_id", location, f"no message before this one makes a call {shown(name)}"
+            )

@@ -1,0 +1,1 @@
+"""Supervised finetuning without torch: settings, conversion, checks."""

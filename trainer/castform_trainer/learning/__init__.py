@@ -1,0 +1,1 @@
+"""What both training loops stand on: token trees, the learner, checkpoints, the stop switch."""

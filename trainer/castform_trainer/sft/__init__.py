@@ -1,0 +1,1 @@
+"""Supervised finetuning: from a dataset of conversations to trained weights."""

@@ -1,0 +1,162 @@
+"""A chat template as supervised finetuning reads it: rows in its own terms, texts, token ids.
+
+Everything is rendered and encoded as the gateway does it for a request, so that a trained turn
+stands behind the prompt that the model gets when it is asked for that turn.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from castform_trainer.engines.vllm_folder import read_end_ids
+from castform_trainer.gateway.messages import Message, normalize_messages
+from castform_trainer.gateway.parsers.think import CLOSE, OPEN, split_reasoning
+from castform_trainer.gateway.replies import make_call_id
+from castform_trainer.gateway.template import (
+    find_turn_markers,
+    names_tools,
+    render_text,
+    template_source,
+)
+from castform_trainer.gateway.tokens import ChatTokenizer, TextCodec
+from castform_trainer.models import ModelFolder, load_tokenizer
+from castform_trainer.sft.probing import (
+    CallForm,
+    TurnEnds,
+    find_call_form,
+    find_turn_ends,
+    reads_reasoning,
+    splits_after,
+)
+
+SHORT_CALL_ID = re.compile(r"[A-Za-z0-9]{9}")
+ANCHORS = ("\n", ".", "x", "0")
+
+
+class TurnTemplate:
+    """The chat template of one model, and what was found out about it. Used from one thread."""
+
+    def __init__(
+        self,
+        tokenizer: ChatTokenizer,
+        *,
+        name: str,
+        end_ids: Sequence[int] = (),
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        """`end_ids` end a reply when the model samples them (else the tokenizer's own end token);
+        `options` are template arguments.
+
+        A template that writes today's date gives other ids tomorrow: pass its date as an option
+        (`date_string` in Llama 3) where that matters.
+        """
+        self.name = name
+        self.source = template_source(tokenizer)
+        end_texts = [str(tokenizer.decode([i], skip_special_tokens=False)) for i in end_ids]
+        own_end = getattr(tokenizer, "eos_token", None)
+        if not end_texts and own_end:
+            end_texts = [str(own_end)]
+        markers = find_turn_markers(tokenizer)
+        self.codec = TextCodec(tokenizer, controls=markers.union(end_texts), cached_texts=0)
+        ends = [text for text in end_texts if self.codec.find_control_texts(text) == [text]]
+        self._tokenizer = tokenizer
+        self._options = dict(options or {})
+        self.knows_tools = names_tools(self.source)
+        self.ends: TurnEnds = find_turn_ends(self.render, self.codec, end_texts=ends)
+        self.call_form: CallForm | None = (
+            find_call_form(self.render) if self.knows_tools else CallForm(parsed=True)
+        )
+        self.reads_reasoning = reads_reasoning(self.render)
+        self._splits = splits_after(self.codec, self.ends.texts)
+        self._prefixes = self.codec.encode("\na") != self.codec.encode("\n") + self.codec.encode("a")
+
+    def render(self, messages: Sequence[Message], tools: Sequence[Message] = (), *, open_reply: bool) -> str:
+        """Return the text of prepared messages. Raises whatever the template raises."""
+        return render_text(
+            self._tokenizer,
+            [dict(message) for message in messages],
+            list(tools),
+            self._options,
+            open_reply=open_reply,
+            knows_tools=self.knows_tools,
+        )
+
+    def prepare(self, row: Mapping[str, Any]) -> tuple[list[Message], list[Message]]:
+        """Return (messages, tools) of a row in the form that this template reads, control texts guarded.
+
+        Null content becomes what the template shows as nothing; thinking in front of the content
+        goes where the template looks for it. Raises ApiError for a message that is no message.
+        """
+        messages = normalize_messages(row["messages"])
+        for place, message in enumerate(messages):
+            if message["role"] == "assistant":
+                self._prepare_reply(message, row["messages"][place])
+            elif message["role"] == "tool":
+                message["tool_call_id"] = self._shorten(message["tool_call_id"])
+        tools = [dict(tool) for tool in row.get("tools") or ()]
+        return self.codec.guard(messages), self.codec.guard(tools)
+
+    def encode(self, text: str, known: dict[str, tuple[int, ...]]) -> tuple[int, ...]:
+        """Return the ids of rendered text, those of a prompt that a server is sent.
+
+        `known` keeps pieces between turn ends: the prompts of one row share nearly all of them.
+        """
+        if not self._splits:
+            return self.codec.encode(text)
+        ids: list[int] = []
+        for piece in self._cut_after_ends(text):
+            if piece not in known:
+                known[piece] = self.codec.encode(piece)
+            ids += known[piece]
+        return tuple(ids)
+
+    def encode_reply(self, prompt: str, reply: str) -> tuple[int, ...]:
+        """Return the ids of a reply, which the model starts anew behind the prompt's last token.
+
+        Some tokenizers put a space in front of every text; the model would not write that one.
+        """
+        if not self._prefixes:
+            return self.codec.encode(reply)
+        ends = [text for text in self.codec.find_control_texts(prompt) if prompt.endswith(text)]
+        for anchor in (*ends, *ANCHORS):
+            before, both = self.codec.encode(anchor), self.codec.encode(anchor + reply)
+            if both[: len(before)] == before:
+                return both[len(before) :]
+        return self.codec.encode(reply)
+
+    def _prepare_reply(self, message: Message, raw: Mapping[str, Any]) -> None:
+        calls = message.get("tool_calls", ())
+        form = self.call_form or CallForm(parsed=True)
+        for call, given in zip(calls, raw.get("tool_calls") or (), strict=True):
+            call["id"] = self._shorten(call["id"])
+            if not form.parsed:
+                call["function"]["arguments"] = given["function"]["arguments"]
+        content = message["content"]
+        if self.reads_reasoning and CLOSE in content and content.lstrip().startswith(OPEN):
+            message["reasoning_content"], message["content"] = split_reasoning(content, opened=False)
+        if calls and not message["content"] and form.null_content:
+            message["content"] = None
+
+    def _shorten(self, call_id: str) -> str:
+        if self.call_form is None or not self.call_form.short_ids or SHORT_CALL_ID.fullmatch(call_id):
+            return call_id
+        return make_call_id(call_id, 0)
+
+    def _cut_after_ends(self, text: str) -> list[str]:
+        pieces, start = [], 0
+        for end in self.ends.pattern.finditer(text):
+            pieces.append(text[start : end.end()])
+            start = end.end()
+        return [*pieces, text[start:]] if start < len(text) else pieces
+
+
+def load_turn_template(
+    folder: ModelFolder | Path, *, options: Mapping[str, Any] | None = None
+) -> TurnTemplate:
+    """Load the template and tokenizer of a model folder. UsageError when they are damaged."""
+    path = folder.path if isinstance(folder, ModelFolder) else folder
+    tokenizer = load_tokenizer(folder)
+    return TurnTemplate(tokenizer, name=folder.name, end_ids=read_end_ids(path), options=options)
