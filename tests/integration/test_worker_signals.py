@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from castform_trainer.rl.checkpoint import list_checkpoints
 
 from castform.runs import RunStore
+from castform_trainer.learning.checkpoint import list_checkpoints
 from castform_trainer.testing import make_tiny_model
 
 sys.path.insert(0, str(Path(__file__).parent))  # for the processes that the tests start, too
