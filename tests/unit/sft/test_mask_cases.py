@@ -298,7 +298,7 @@ def test_what_a_template_does_not_show_is_refused_and_named():
     assert "shows only some of its 2 calls" in refusal(load("qwen25", first), several)
 
 
-def test_a_template_that_prints_arguments_as_python_gets_their_text():
+def test_a_template_that_prints_arguments_as_python_gets_their_text_as_the_gateway_spells_it():
     source = (
         (TEMPLATES / "qwen25.jinja")
         .read_text(encoding="utf-8")
@@ -306,7 +306,7 @@ def test_a_template_that_prints_arguments_as_python_gets_their_text():
     )
     given = row(user("a"), says(None, call("k", '{"b": true,  "c": null}')), result("k", "x"), tools=("t",))
     assert only(load("qwen25", source), given)[2] == [
-        '<tool_call>\n{"name": "t", "arguments": {"b": true,  "c": null}}\n</tool_call><|im_end|>'
+        '<tool_call>\n{"name": "t", "arguments": {"b": true, "c": null}}\n</tool_call><|im_end|>'
     ]
 
 

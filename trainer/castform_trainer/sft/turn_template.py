@@ -6,33 +6,24 @@ stands behind the prompt that the model gets when it is asked for that turn.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from castform_trainer.engines.vllm_folder import read_end_ids
+from castform_trainer.gateway.call_form import CallForm, find_call_form
 from castform_trainer.gateway.messages import Message, normalize_messages
-from castform_trainer.gateway.parsers.think import CLOSE, OPEN, split_reasoning
-from castform_trainer.gateway.replies import make_call_id
 from castform_trainer.gateway.template import (
     find_turn_markers,
     names_tools,
     render_text,
     template_source,
 )
+from castform_trainer.gateway.thinking_form import move_thinking, reads_reasoning
 from castform_trainer.gateway.tokens import ChatTokenizer, TextCodec
 from castform_trainer.models import ModelFolder, load_tokenizer
-from castform_trainer.sft.probing import (
-    CallForm,
-    TurnEnds,
-    find_call_form,
-    find_turn_ends,
-    reads_reasoning,
-    splits_after,
-)
+from castform_trainer.sft.probing import TurnEnds, find_turn_ends, splits_after
 
-SHORT_CALL_ID = re.compile(r"[A-Za-z0-9]{9}")
 ANCHORS = ("\n", ".", "x", "0")
 
 
@@ -90,12 +81,11 @@ class TurnTemplate:
         Null content becomes what the template shows as nothing; thinking in front of the content
         goes where the template looks for it. Raises ApiError for a message that is no message.
         """
+        form = self.call_form or CallForm(parsed=True)
         messages = normalize_messages(row["messages"])
-        for place, message in enumerate(messages):
-            if message["role"] == "assistant":
-                self._prepare_reply(message, row["messages"][place])
-            elif message["role"] == "tool":
-                message["tool_call_id"] = self._shorten(message["tool_call_id"])
+        if self.reads_reasoning:
+            messages = [move_thinking(message) for message in messages]
+        messages = [form.apply(message) for message in messages]
         tools = [dict(tool) for tool in row.get("tools") or ()]
         return self.codec.guard(messages), self.codec.guard(tools)
 
@@ -126,24 +116,6 @@ class TurnTemplate:
             if both[: len(before)] == before:
                 return both[len(before) :]
         return self.codec.encode(reply)
-
-    def _prepare_reply(self, message: Message, raw: Mapping[str, Any]) -> None:
-        calls = message.get("tool_calls", ())
-        form = self.call_form or CallForm(parsed=True)
-        for call, given in zip(calls, raw.get("tool_calls") or (), strict=True):
-            call["id"] = self._shorten(call["id"])
-            if not form.parsed:
-                call["function"]["arguments"] = given["function"]["arguments"]
-        content = message["content"]
-        if self.reads_reasoning and CLOSE in content and content.lstrip().startswith(OPEN):
-            message["reasoning_content"], message["content"] = split_reasoning(content, opened=False)
-        if calls and not message["content"] and form.null_content:
-            message["content"] = None
-
-    def _shorten(self, call_id: str) -> str:
-        if self.call_form is None or not self.call_form.short_ids or SHORT_CALL_ID.fullmatch(call_id):
-            return call_id
-        return make_call_id(call_id, 0)
 
     def _cut_after_ends(self, text: str) -> list[str]:
         pieces, start = [], 0
