@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -269,6 +270,19 @@ def test_call_ids_are_made_to_fit_where_a_template_takes_nine_letters():
 def test_an_option_fixes_the_date_that_a_template_writes():
     text = only(load("llama3", date_string="1 May 2026"), row(user("a"), says("b")))[1]
     assert "Today: 1 May 2026" in text
+
+
+def test_the_moment_of_a_run_is_the_date_that_a_template_writes():
+    tokenizer = make_tokenizer("llama3")
+    given = row(user("a"), says("b"))
+    for day in (1, 2):
+        template = TurnTemplate(tokenizer, name="llama3", now=datetime(2026, 5, day))
+        assert template.reads_clock and f"Today: 0{day} May 2026" in only(template, given)[1]
+    chosen = TurnTemplate(
+        tokenizer, name="llama3", options={"date_string": "1 June"}, now=datetime(2026, 5, 1)
+    )
+    assert "Today: 1 June\n" in only(chosen, given)[1]
+    assert not load("chatml").reads_clock
 
 
 def test_a_system_message_that_the_template_refuses_is_named():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +20,14 @@ def describe_inputs(
     *,
     files: Mapping[str, tuple[Path, SftDataset, Sequence[Sample]]],
     template: str,
+    rendered_at: datetime | None,
     model: ModelFolder,
     adapter: Path | None,
 ) -> dict[str, Any]:
     """Return JSON values: digests of data, template and tokenizer, the sizes of the weights.
 
     `files` has the train and perhaps the eval file with its samples, the token ids and masks that
-    were made of it.
+    were made of it; `rendered_at` the moment for which, where the template writes the date.
     """
     return {
         "files": {
@@ -38,6 +40,7 @@ def describe_inputs(
             for split, (path, dataset, samples) in files.items()
         },
         "template_sha256": _digest([template.encode()]),
+        "rendered_at": None if rendered_at is None else rendered_at.isoformat(),
         "tokenizer_sha256": _digest(_read(model.path / name) for name in _TOKENIZER_FILES),
         "model": str(model.path),
         "weights": {path.name: path.stat().st_size for path in sorted(model.path.glob("*.safetensors"))},
@@ -46,6 +49,12 @@ def describe_inputs(
         if adapter is None
         else _digest([_read(adapter / "adapter_model.safetensors")]),
     }
+
+
+def read_moment(inputs: Inputs) -> datetime | None:
+    """Return the moment that the rows were rendered for; None when the template writes no date."""
+    found = inputs.get("rendered_at")
+    return None if found is None else datetime.fromisoformat(found)
 
 
 def digest_dataset(dataset: SftDataset) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from castform_trainer.models import ModelFolder, open_model
 from castform_trainer.sft.batch import Sample
 from castform_trainer.sft.inputs import Inputs, describe_inputs
 from castform_trainer.sft.masking import load_turn_template
+from castform_trainer.sft.sampled_rows import SampledRows
 from castform_trainer.sft.samples import check_eval_size, check_held_out, load_dataset, make_samples
 from castform_trainer.sft.schedule import Schedule, make_schedule
 
@@ -34,13 +36,18 @@ class Prepared:
     """The samples of each training row."""
     held_out: Sequence[Sample]
     """Empty without an eval file."""
+    sampled_rows: Mapping[str, int | None]
+    """How many rows of each file are trained on ids that were sampled; None where no such ids are kept."""
     eval_rows: int
     context_tokens: int
     inputs: Inputs
 
 
-def prepare(config: SftConfig) -> Prepared:
+def prepare(config: SftConfig, *, now: datetime | None = None) -> Prepared:
     """Open model folder, template, data, adapter and watchers; mask and measure every row.
+
+    `now` is the moment that the rows of the whole run are rendered for, by a template that writes
+    the date; without one it is that of the call.
 
     Raises CastformError (mostly UsageError or MissingError) for the first kind of thing that is
     wrong, with all of its places.
@@ -51,15 +58,20 @@ def prepare(config: SftConfig) -> Prepared:
     if config.model.adapter is not None:
         load_lora_folder(config.model.adapter)
     load_watchers(config.run.watchers)
-    template = load_turn_template(model)
+    now = (now or datetime.now()).replace(microsecond=0)
+    template = load_turn_template(model, now=now)
     limit = _context_limit(config, model)
     files: dict[str, tuple[Path, Any, list[Sample]]] = {}
+    sampled_rows: dict[str, int | None] = {}
     for split, path in (("train", config.data.train), ("eval", config.data.eval)):
         if path is not None:
             dataset = load_dataset(path)
             if split == "eval":
                 check_eval_size(dataset, path)
-            files[split] = path, dataset, make_samples(dataset, template, path=path, limit=limit)
+            sampled = SampledRows(path, template) if config.data.use_sampled_ids else None
+            samples = make_samples(dataset, template, path=path, limit=limit, sampled=sampled)
+            files[split] = path, dataset, samples
+            sampled_rows[split] = None if sampled is None or not len(sampled) else sampled.used
     _, train_rows, train = files["train"]
     held_out = files["eval"][2] if "eval" in files else []
     check_held_out(train, held_out)
@@ -72,10 +84,15 @@ def prepare(config: SftConfig) -> Prepared:
         schedule=make_schedule(config, len(train_rows)),
         train=by_row,
         held_out=held_out,
+        sampled_rows=sampled_rows,
         eval_rows=len(files["eval"][1]) if "eval" in files else 0,
         context_tokens=limit,
         inputs=describe_inputs(
-            files=files, template=template.source, model=model, adapter=config.model.adapter
+            files=files,
+            template=template.source,
+            rendered_at=now if template.reads_clock else None,
+            model=model,
+            adapter=config.model.adapter,
         ),
     )
 
@@ -88,6 +105,7 @@ def describe_plan(prepared: Prepared) -> dict[str, Any]:
         "train": {
             "path": str(config.data.train),
             "rows": len(prepared.train),
+            "sampled_rows": prepared.sampled_rows["train"],
             "samples": len(samples),
             "tokens": sum(len(sample.ids) for sample in samples),
             "trained_tokens": sum(sum(weight > 0 for weight in sample.weights) for sample in samples),
@@ -95,7 +113,11 @@ def describe_plan(prepared: Prepared) -> dict[str, Any]:
         },
         "eval": None
         if config.data.eval is None
-        else {"path": str(config.data.eval), "rows": prepared.eval_rows},
+        else {
+            "path": str(config.data.eval),
+            "rows": prepared.eval_rows,
+            "sampled_rows": prepared.sampled_rows["eval"],
+        },
         "model": str(model.path),
         "device": model.device,
         "dtype": model.dtype,

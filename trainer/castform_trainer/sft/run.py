@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, fields
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 
@@ -26,7 +27,7 @@ from castform_trainer.learning.ownership import own_run, torch_settings
 from castform_trainer.learning.reporter import Reporter, RunListener
 from castform_trainer.learning.stop import StopSwitch
 from castform_trainer.models import load_causal_lm
-from castform_trainer.sft.inputs import describe_input_changes
+from castform_trainer.sft.inputs import Inputs, describe_input_changes, read_moment
 from castform_trainer.sft.isolation import check_isolation
 from castform_trainer.sft.learner import SftLearner
 from castform_trainer.sft.loop import RESUME, LoopState, Training, evaluate, save, train_steps
@@ -66,26 +67,31 @@ async def train_sft(
     run_id: str | None = None,
     run_dir: Path | None = None,
     listeners: Sequence[RunListener] = (),
+    now: datetime | None = None,
+    is_launched: bool = False,
 ) -> SftResult:
     """Start a new run and see it to its end.
 
-    Nothing is kept of a run that cannot start: it is stored when data and model are open.
+    Nothing is kept of a run that cannot start: it is stored when data and model are open, unless
+    it `is_launched`: then it is in the store already, and a stop may have been asked for. A
+    template that writes the date writes that of `now`, of the start, when the run is resumed, too.
     """
-    prepared = await asyncio.to_thread(prepare, config)
+    prepared = await asyncio.to_thread(prepare, config, now=now)
     run_id = run_id or secrets.token_hex(5)
     run_dir = run_dir or run_folder(store.home, run_id)
 
     def register() -> None:
-        store.create_run(
-            kind=KIND,
-            name=config.run.name or _name(prepared),
-            config=config.model_dump(mode="json"),
-            run_id=run_id,
-            run_dir=run_dir,
-        )
+        if not is_launched:
+            store.create_run(
+                kind=KIND,
+                name=config.run.name or _name(prepared),
+                config=config.model_dump(mode="json"),
+                run_id=run_id,
+                run_dir=run_dir,
+            )
         store.add_event(run_id, "inputs", data=prepared.inputs)
 
-    return await _run(prepared, store, run_id, run_dir, listeners, register=register)
+    return await _run(prepared, store, run_id, run_dir, listeners, register=register, is_launched=is_launched)
 
 
 async def resume_sft(
@@ -111,8 +117,9 @@ async def resume_sft(
             hint=f"`castform runs stop {record.run_id}` stops it",
         )
     config = change(SftConfig.model_validate(record.config))
-    prepared = await asyncio.to_thread(prepare, config)
-    _check_inputs(prepared, store, record.run_id)
+    inputs = _stored_inputs(store, record.run_id)
+    prepared = await asyncio.to_thread(prepare, config, now=read_moment(inputs))
+    _check_inputs(inputs, prepared, record.run_id)
     done = [checkpoint.step for checkpoint in list_checkpoints(record.run_dir / "checkpoints")]
     if record.status == "finished" and done and done[-1] >= prepared.schedule.steps:
         raise UsageError(
@@ -123,9 +130,14 @@ async def resume_sft(
     return await _run(prepared, store, record.run_id, record.run_dir, listeners)
 
 
-def _check_inputs(prepared: Prepared, store: RunStore, run_id: str) -> None:
+def _stored_inputs(store: RunStore, run_id: str) -> Inputs:
+    """Return what the run was started with; empty for a run that did not get that far."""
     events = store.list_events(run_id, kind="inputs")
-    changes = describe_input_changes(events[-1].data, prepared.inputs) if events else []
+    return events[-1].data if events else {}
+
+
+def _check_inputs(inputs: Inputs, prepared: Prepared, run_id: str) -> None:
+    changes = describe_input_changes(inputs, prepared.inputs) if inputs else []
     if changes:
         raise UsageError(
             f"run {run_id} was started with other inputs:\n" + "\n".join(f"  {line}" for line in changes),
@@ -141,6 +153,7 @@ async def _run(
     listeners: Sequence[RunListener],
     *,
     register: Callable[[], None] | None = None,
+    is_launched: bool = False,
 ) -> SftResult:
     """Open everything, then own the run. `register` stores a new run; without it one is resumed."""
     section = prepared.config.run
@@ -161,7 +174,7 @@ async def _run(
                 shutil.rmtree(run_dir, ignore_errors=True)
             raise
         state = LoopState()
-        with store.running(run_id):
+        with store.running(run_id, keep_stop_request=is_launched):
             return await own_run(
                 _train_and_judge(training, state, checkpoint),
                 reporter=reporter,

@@ -9,6 +9,7 @@ from benchmax.sft import SftDataset, SftDatasetError
 from castform.errors import UsageError
 from castform_trainer.sft.batch import Sample
 from castform_trainer.sft.masking import MaskError, TurnTemplate, mask_row
+from castform_trainer.sft.sampled_rows import SampledRows
 
 MAX_EVAL_ROWS = 2048
 MAX_LISTED = 100
@@ -25,15 +26,26 @@ def load_dataset(path: Path) -> SftDataset:
         raise UsageError(f"cannot read {path}: {error.strerror or error}") from error
 
 
-def make_samples(dataset: SftDataset, template: TurnTemplate, *, path: Path, limit: int) -> list[Sample]:
-    """Render, encode and mask every row.
+def make_samples(
+    dataset: SftDataset,
+    template: TurnTemplate,
+    *,
+    path: Path,
+    limit: int,
+    sampled: SampledRows | None = None,
+) -> list[Sample]:
+    """Render, encode and mask every row but those whose token ids are among the `sampled` ones.
 
     Raises UsageError that names every row that cannot be masked, or else every row of more than
     `limit` tokens: nothing is cut and nothing is left out.
     """
     samples: list[Sample] = []
     faults: list[str] = []
-    for number, row in enumerate(dataset):
+    for number, (row, line) in enumerate(zip(dataset, dataset.iterate_jsonl_bytes(), strict=True)):
+        recorded = None if sampled is None else sampled.find(number, line, row)
+        if recorded is not None:
+            samples += recorded
+            continue
         try:
             masked = mask_row(template, row)
         except MaskError as error:

@@ -7,11 +7,16 @@ stands behind the prompt that the model gets when it is asked for that turn.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
+from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from castform.token_marks import TokenMarks
 from castform_trainer.engines.vllm_folder import read_end_ids
 from castform_trainer.gateway.call_form import CallForm, find_call_form
+from castform_trainer.gateway.marks import make_marks
 from castform_trainer.gateway.messages import Message, normalize_messages
 from castform_trainer.gateway.template import (
     find_turn_markers,
@@ -22,6 +27,7 @@ from castform_trainer.gateway.template import (
 from castform_trainer.gateway.thinking_form import move_thinking, reads_reasoning
 from castform_trainer.gateway.tokens import ChatTokenizer, TextCodec
 from castform_trainer.models import ModelFolder, load_tokenizer
+from castform_trainer.sft.pinned_clock import pin_clock, reads_clock
 from castform_trainer.sft.probing import TurnEnds, find_turn_ends, splits_after
 
 ANCHORS = ("\n", ".", "x", "0")
@@ -37,15 +43,20 @@ class TurnTemplate:
         name: str,
         end_ids: Sequence[int] = (),
         options: Mapping[str, Any] | None = None,
+        now: datetime | None = None,
     ) -> None:
         """`end_ids` end a reply when the model samples them (else the tokenizer's own end token);
         `options` are template arguments.
 
-        A template that writes today's date gives other ids tomorrow: pass its date as an option
-        (`date_string` in Llama 3) where that matters.
+        `now` is the moment that a template gets which asks for the date; without one each
+        rendering has the clock's.
         """
         self.name = name
         self.source = template_source(tokenizer)
+        self.reads_clock = reads_clock(self.source)
+        if now is not None and self.reads_clock:
+            tokenizer = copy(tokenizer)
+            tokenizer.chat_template = pin_clock(tokenizer.chat_template, now)
         end_texts = [str(tokenizer.decode([i], skip_special_tokens=False)) for i in end_ids]
         own_end = getattr(tokenizer, "eos_token", None)
         if not end_texts and own_end:
@@ -63,6 +74,11 @@ class TurnTemplate:
         self.reads_reasoning = reads_reasoning(self.render)
         self._splits = splits_after(self.codec, self.ends.texts)
         self._prefixes = self.codec.encode("\na") != self.codec.encode("\n") + self.codec.encode("a")
+
+    @cached_property
+    def marks(self) -> TokenMarks:
+        """What the token ids of this tokenizer and template are told by."""
+        return make_marks(self._tokenizer, self.source, model_name=self.name)
 
     def render(self, messages: Sequence[Message], tools: Sequence[Message] = (), *, open_reply: bool) -> str:
         """Return the text of prepared messages. Raises whatever the template raises."""
@@ -126,9 +142,12 @@ class TurnTemplate:
 
 
 def load_turn_template(
-    folder: ModelFolder | Path, *, options: Mapping[str, Any] | None = None
+    folder: ModelFolder | Path,
+    *,
+    options: Mapping[str, Any] | None = None,
+    now: datetime | None = None,
 ) -> TurnTemplate:
     """Load the template and tokenizer of a model folder. UsageError when they are damaged."""
     path = folder.path if isinstance(folder, ModelFolder) else folder
     tokenizer = load_tokenizer(folder)
-    return TurnTemplate(tokenizer, name=folder.name, end_ids=read_end_ids(path), options=options)
+    return TurnTemplate(tokenizer, name=folder.name, end_ids=read_end_ids(path), options=options, now=now)
