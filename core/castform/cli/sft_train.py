@@ -59,6 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--output", type=Path, metavar="DIR", help="also copy the adapter or model to this folder"
     )
     parser.add_argument("--json", action="store_true", help="the result as one JSON document on stdout")
+    parser.add_argument("--launched", metavar="RUN", help=argparse.SUPPRESS)  # by castform.platform
 
 
 def run(args: argparse.Namespace) -> int:
@@ -104,13 +105,21 @@ def _list_settings(*, as_json: bool) -> int:
 
 def _train(config: SftConfig, args: argparse.Namespace) -> int:
     import asyncio
+    from contextlib import ExitStack
 
     from castform.progress import show_progress
     from castform.runs import RunStore
 
-    train = reach_trainer(_TRAIN)
-    with RunStore.open() as store, show_progress() as listener:
-        result = settle(asyncio.run, train(config, store=store, listeners=[listener]))
+    with RunStore.open() as store, ExitStack() as stack:
+        launched = {}
+        if args.launched:
+            from castform.platform.job import hold_launched_run
+
+            stack.enter_context(hold_launched_run(store, args.launched))
+            launched = {"run_id": args.launched, "is_launched": True}
+        train = reach_trainer(_TRAIN)
+        listener = stack.enter_context(show_progress())
+        result = settle(asyncio.run, train(config, store=store, listeners=[listener], **launched))
     return _finish(result, args)
 
 
