@@ -7,6 +7,10 @@ import importlib
 from typing import Any
 
 ACTIONS: dict[str, tuple[str, str]] = {
+    "convert": (
+        "castform.cli.sft_convert",
+        "convert conversations of other formats, with a word on every row",
+    ),
     "train": (
         "castform.cli.sft_train",
         "finetune a model on a file of conversations, with a verdict at the end",

@@ -1,0 +1,42 @@
+"""The content of a message: one string, or parts that are all text."""
+
+from __future__ import annotations
+
+from benchmax.sft.wording import shown
+from castform.sft.convert.draft import Draft
+from castform.sft.convert.notes import RefusedError
+
+TEXT_PARTS = ("text", "input_text", "output_text")
+TEXT_KEYS = {"text", "type"}
+
+
+def read_content(content: object, location: str, draft: Draft) -> object:
+    """Return content as a string where it is text in parts; what is no list stays as it is.
+
+    RefusedError `multimodal`: a part is something else than text.
+    """
+    if not isinstance(content, list):
+        return content
+    texts = [_part_text(part, f"{location}[{index}]") for index, part in enumerate(content)]
+    draft.note("content_joined", location, f"{len(texts)} text part{'' if len(texts) == 1 else 's'}")
+    return "".join(texts)
+
+
+def _part_text(part: object, location: str) -> str:
+    if isinstance(part, str):
+        return part
+    if not isinstance(part, dict):
+        raise RefusedError("column_type", location, f"a part of the content is {shown(part)}, not an object")
+    kind = part.get("type", "text")
+    text = part.get("text")
+    if kind in TEXT_PARTS and isinstance(text, str):
+        others = sorted(key for key in part.keys() - TEXT_KEYS if part[key] not in (None, []))
+        if others:
+            raise RefusedError(
+                "column_type", location, f"a text part has more than text in it: {', '.join(others)}"
+            )
+        return text
+    if kind == "refusal" and isinstance(part.get("refusal"), str):
+        return str(part["refusal"])
+    text = f"a part of the content is of type {shown(kind)}; only text can be trained on"
+    raise RefusedError("multimodal", location, text)

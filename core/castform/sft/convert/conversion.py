@@ -1,0 +1,96 @@
+"""Rows of a source through a format and the checks of benchmax-sft-v1: written, or refused with a reason."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from benchmax.sft.issues import Fault
+from benchmax.sft.rows import check_row
+from benchmax.sft.wording import shown
+from castform.sft.convert.draft import Draft, Place, Row
+from castform.sft.convert.formats import recognise
+from castform.sft.convert.notes import Note, RefusedError
+from castform.sft.convert.source import SourceRow
+
+_MESSAGE = re.compile(r"\$\.messages\[(\d+)\]")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RowOutcome:
+    """What became of one source row."""
+
+    line: int | None
+    row: int
+    data: bytes | None
+    """The canonical bytes of the converted row; None: it was refused."""
+    is_same: bool
+    """The source row kept the format already and is written as it was."""
+    notes: tuple[Note, ...]
+    """What was done, or why the row is refused."""
+
+
+def convert_rows(
+    rows: Iterable[SourceRow], convert: Callable[[Row], Draft], *, drop: frozenset[str] = frozenset()
+) -> Iterator[RowOutcome]:
+    """Yield one outcome a row, in order. `drop`: columns that are left out, with a note."""
+    for source in rows:
+        if source.fault is not None:
+            yield _refused(source, [Note(*source.fault)])
+            continue
+        notes = list(source.notes)
+        try:
+            yield _converted(source, convert, drop, notes)
+        except RefusedError as refused:
+            yield _refused(source, [_named_format(refused.note, source.value)])
+
+
+def _converted(
+    source: SourceRow, convert: Callable[[Row], Draft], drop: frozenset[str], notes: list[Note]
+) -> RowOutcome:
+    value: Any = source.value
+    if not isinstance(value, dict):
+        raise RefusedError("row_not_object", "$", f"a row is an object, not {shown(value)}")
+    dropped = [key for key in value if key in drop]
+    if dropped:
+        value = {key: item for key, item in value.items() if key not in drop}
+        notes += [Note("column_dropped", f"$.{key}", f"{shown(key)} was dropped") for key in dropped]
+    data, faults = check_row(value)
+    if not faults:
+        return RowOutcome(
+            line=source.line, row=source.row, data=data, is_same=not dropped, notes=tuple(notes)
+        )
+    draft = convert(value)
+    data, faults = check_row(draft.row())
+    if faults:
+        return _refused(source, [_at_source(fault, draft.places) for fault in faults])
+    return RowOutcome(
+        line=source.line, row=source.row, data=data, is_same=False, notes=(*notes, *draft.notes)
+    )
+
+
+def _refused(source: SourceRow, notes: list[Note]) -> RowOutcome:
+    return RowOutcome(line=source.line, row=source.row, data=None, is_same=False, notes=tuple(notes))
+
+
+def _at_source(fault: Fault, places: list[Place]) -> Note:
+    """Return a fault of the converted row as one of the source row."""
+    found = _MESSAGE.match(fault.location)
+    if found is None or int(found[1]) >= len(places):
+        return Note(*fault)
+    place, rest = places[int(found[1])], fault.location[found.end() :]
+    location = place.content if rest == ".content" else place.message + rest
+    return Note(fault.code, location, fault.message)
+
+
+def _named_format(note: Note, row: Row) -> Note:
+    """Return a refusal for want of columns as one that names the format which the row is of."""
+    if note.code != "unknown_row":
+        return note
+    name, reason = recognise(row)
+    if name is None:
+        return note
+    text = f"the row is of the format {name}: it has {reason}; convert such rows with --from {name}"
+    return Note("other_format", "$", text)
