@@ -89,13 +89,14 @@ def read_records(path: Path) -> Iterator[Record]:
 
 def _parse(line: str, *, source: str) -> Record:
     value = json.loads(line)
+    if not isinstance(value, dict) or not isinstance(value.get("text"), str):
+        raise ValueError('a record is an object with "text" and "spans"')
     text = value["text"]
-    spans = [Span(start=span["start"], end=span["end"], label=span["label"]) for span in value["spans"]]
-    spans.sort(key=lambda span: span.start)
+    spans = sorted((Span(**span) for span in value["spans"]), key=lambda span: span.start)
     end = 0
     for span in spans:
         if not end <= span.start < span.end <= len(text):
-            raise ValueError(f"the span {span.start} to {span.end} overlaps another or leaves the text")
+            raise ValueError(f"the span {span.start} to {span.end} overlaps another or is not in the text")
         end = span.end
     return Record(text=text, spans=tuple(spans), source=source)
 

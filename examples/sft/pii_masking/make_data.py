@@ -16,6 +16,8 @@ from pathlib import Path
 from corpus import generate_records, read_records
 from mapping import Mapped, map_records
 
+from benchmax.sft import SftDatasetError
+
 ROWS = {"train": 480, "validation": 100, "held_out": 120}
 DATA = Path(__file__).parent / "data"
 
@@ -27,7 +29,10 @@ def make_datasets(corpus: Path | None, *, seed: int, rows: dict[str, int]) -> di
     mapped = {}
     for split in sorted(rows, key=lambda split: split != "held_out"):
         records = generate_records(split, seed=seed) if labelled is None else labelled
-        mapped[split] = map_records(records, rows=rows[split], seen=seen)
+        try:
+            mapped[split] = map_records(records, rows=rows[split], seen=seen)
+        except SftDatasetError as error:
+            raise ValueError(f"no {split} rows: {error}") from error
     return mapped
 
 
@@ -42,9 +47,13 @@ def main(arguments: list[str] | None = None) -> int:
             f"--{split.replace('_', '-')}", type=int, default=rows, metavar="ROWS", dest=split
         )
     args = parser.parse_args(arguments)
-    args.folder.mkdir(parents=True, exist_ok=True)
     rows = {split: getattr(args, split) for split in ROWS}
-    for split, mapped in make_datasets(args.corpus, seed=args.seed, rows=rows).items():
+    try:
+        datasets = make_datasets(args.corpus, seed=args.seed, rows=rows)
+    except (OSError, ValueError) as error:
+        parser.error(str(error))
+    args.folder.mkdir(parents=True, exist_ok=True)
+    for split, mapped in datasets.items():
         data = mapped.dataset.to_jsonl_bytes()
         path = args.folder / f"{split}.jsonl"
         path.write_bytes(data)
