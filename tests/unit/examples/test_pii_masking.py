@@ -170,29 +170,29 @@ def labelled(text: str, *values: str) -> dict[str, object]:
 def test_a_corpus_of_ones_own_is_dealt_out_with_nothing_twice_and_all_that_is_left_out_counted(
     example, tmp_path, capsys
 ) -> None:
-    corpus = write_corpus(
-        tmp_path / "mine.jsonl",
-        labelled("Ask Zoë B. today.", "Zoë B."),
-        labelled("Ask Zoë B. today.", "Zoë B."),
+    first = labelled("Ask Zoë B. today.", "Zoë B.")
+    others = [
+        first,
         labelled("  "),
         labelled("Nothing here."),
         labelled("a" * 401),
         labelled("Uma meets Ede.", "Ede", "Uma"),
-    )
-    sizes = ["--train", "1", "--validation", "1", "--held-out", "1"]
+    ]
+    sizes = ["--validation", "1", "--held-out", "1"]
+    short = write_corpus(tmp_path / "short.jsonl", first, *others)
     with pytest.raises(SystemExit):
-        example["make_data"].main([str(tmp_path / "none"), "--corpus", str(corpus), *sizes])
-    assert "validation" in capsys.readouterr().err
+        example["make_data"].main([str(tmp_path / "none"), "--corpus", str(short), *sizes])
+    assert "no validation rows" in capsys.readouterr().err
     assert not (tmp_path / "none").exists()
-    sizes = ["--train", "3", "--validation", "1", "--held-out", "1"]
-    corpus.write_text(corpus.read_text().replace("Ask Zoë", "Tell Zoë", 1))
-    assert example["make_data"].main([str(tmp_path), "--corpus", str(corpus), *sizes]) == 0
+    mine = write_corpus(tmp_path / "mine.jsonl", labelled("Tell Zoë.", "Zoë"), *others)
+    arguments = [str(tmp_path), "--corpus", str(mine), "--train", "3", *sizes]
+    assert example["make_data"].main(arguments) == 0
     answers = {
         split: [row["messages"][2]["content"] for row in SftDataset.from_jsonl(tmp_path / f"{split}.jsonl")]
         for split in SPLITS
     }
     assert answers == {
-        "held_out": ["Tell [NAME] today."],
+        "held_out": ["Tell [NAME]."],
         "validation": ["Ask [NAME] today."],
         "train": ["Nothing here.", "[NAME] meets [NAME]."],
     }
