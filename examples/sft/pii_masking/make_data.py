@@ -23,11 +23,11 @@ DATA = Path(__file__).parent / "data"
 
 
 def make_datasets(corpus: Path | None, *, seed: int, rows: dict[str, int]) -> dict[str, Mapped]:
-    """Return the dataset of each split; a corpus in a file is dealt out from its start, held-out rows first."""
+    """Return the dataset of each split; a corpus in a file is dealt out from its start, training rows last."""
     labelled = None if corpus is None else read_records(corpus)
     seen: set[str] = set()
     mapped = {}
-    for split in sorted(rows, key=lambda split: split != "held_out"):
+    for split in reversed(rows):
         records = generate_records(split, seed=seed) if labelled is None else labelled
         try:
             mapped[split] = map_records(records, rows=rows[split], seen=seen)
