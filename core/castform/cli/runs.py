@@ -15,7 +15,7 @@ from castform.safe_text import safe_line
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from castform.runs import EvalRecord, RolloutRecord, RunRecord, RunStore
+    from castform.runs import EvalRecord, RolloutRecord, RunRecord, RunStore, ScalarPoint
 
 _ACTIVE = ("pending", "running")
 
@@ -34,6 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--mode", help="train, eval, …; default: train, else all; with --name, and of finetuning, all"
     )
     scalars.add_argument("--name", help="all points of one scalar")
+    scalars.add_argument("--csv", action="store_true", help="all points as CSV: mode, name, step, value")
     rollouts = _add(commands, "rollouts", "a run's rollouts")
     rollouts.add_argument("--mode", help="train, eval, …")
     rollouts.add_argument("--step", type=int)
@@ -137,6 +138,8 @@ def _status(store: RunStore, args: argparse.Namespace) -> int:
 
 
 def _scalars(store: RunStore, args: argparse.Namespace) -> int:
+    if args.csv and args.json:
+        raise UsageError("--csv and --json are two forms of one thing", hint="give one of them")
     record = store.find_run(args.run_id)
     found = store.read_scalars(record.run_id)
     is_whole = args.name or record.kind == "sft"  # its curves are few: both losses at a glance
@@ -163,6 +166,8 @@ def _scalars(store: RunStore, args: argparse.Namespace) -> int:
                 },
             }
         )
+    elif args.csv:
+        _print_csv(found)
     elif args.name:
         rows = [[m, p.step, _number(p.value)] for m, names in found.items() for p in names.get(args.name, [])]
         print_table(["MODE", "STEP", "VALUE"], rows)
@@ -176,6 +181,23 @@ def _scalars(store: RunStore, args: argparse.Namespace) -> int:
             ],
         )
     return 0
+
+
+def _print_csv(found: Mapping[str, Mapping[str, Sequence[ScalarPoint]]]) -> None:
+    """Write a line a point; a value that was not finite is empty."""
+    import csv
+    import io
+
+    text = io.StringIO()
+    rows = csv.writer(text, lineterminator="\n")
+    rows.writerow(["mode", "name", "step", "value"])
+    rows.writerows(
+        [mode, name, point.step, point.value]
+        for mode, names in found.items()
+        for name, points in names.items()
+        for point in points
+    )
+    print_text(text.getvalue().removesuffix("\n"))
 
 
 def _rollouts(store: RunStore, args: argparse.Namespace) -> int:

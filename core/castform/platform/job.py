@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from castform.errors import RunFailedError, UsageError
+from castform.errors import CastformError, RunFailedError, UsageError
 from castform.runs import RunStore, hold_run_folder
 
 JOB_FOLDER = "job"
@@ -40,14 +40,19 @@ def start_job(run_id: str, run_dir: Path, *, home: Path) -> subprocess.Popen[byt
         )
 
 
-def watch_job(process: subprocess.Popen[bytes], run_id: str, run_dir: Path, store: RunStore) -> None:
+def watch_job(process: subprocess.Popen[bytes], run_id: str, run_dir: Path, *, home: Path) -> None:
     """Wait for a job's end, and write it down for one that ended before it could say anything."""
     code = process.wait()
+    if code == 0:
+        return
     how = f"signal {-code}" if code < 0 else f"exit code {code}"
     log = run_dir / JOB_FOLDER / LOG_FILE
     line = _last_line(log)
     text = f"its process ended with {how} before the run began" + (f": {line}" if line else "")
-    with suppress(RunFailedError):  # the run is then seen as lost, which it is
+    with (
+        suppress(CastformError),
+        RunStore.open(home) as store,
+    ):  # at worst the run is seen as lost, which it is
         store.end_pending(run_id, "failed", error=f"{text} (log: {log})", pid=process.pid)
 
 

@@ -123,9 +123,9 @@ class LocalTransport:
         store = self._open()
         settings = config.model_dump(mode="json")
         for record in store.list_runs(kind=KIND):
-            events = store.list_events(record.run_id, kind=LAUNCHED, limit=1)
-            is_same = record.status in ACTIVE and bool(events) and events[-1].data == launch
-            if is_same and record.config == settings:
+            if record.status not in ACTIVE or record.config != settings:
+                continue
+            if [event.data for event in store.list_events(record.run_id, kind=LAUNCHED)] == [launch]:
                 raise JobLaunchError(
                     f"this run was launched already and is {record.status}: {record.run_id}",
                     CONFLICT,
@@ -154,7 +154,8 @@ class LocalTransport:
         store.claim_pending(run_id, pid=process.pid)
         threading.Thread(
             target=watch_job,
-            args=(process, run_id, run_dir, store),
+            args=(process, run_id, run_dir),
+            kwargs={"home": self._home},
             name=f"job-{run_id}",
             daemon=True,
         ).start()

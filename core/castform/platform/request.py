@@ -69,8 +69,8 @@ class TrainerTransport(Protocol):
 
 def make_sft_launch(assets: UploadedSftAssets, name: str, config: SftTrainingConfig) -> SftLaunch:
     """Return a launch. ValueError for a blank name, and for eval_interval where nothing is held out."""
-    if not isinstance(name, str) or not name.strip():
-        raise ValueError("name must be a text that is not blank")
+    if not isinstance(name, str) or not name.strip() or not name.isprintable():
+        raise ValueError("name must be a line of text that is not blank")
     if config.eval_interval is not None and assets.eval_digest is None:
         raise ValueError("eval_interval is set, but the assets have no held-out rows to measure on")
     launch: SftLaunch = {

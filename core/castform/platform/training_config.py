@@ -80,7 +80,7 @@ class SftTrainingConfig:
     def to_args(self) -> dict[str, Any]:
         """Return the `args` of a launch: what is set, without the model, which is no argument."""
         values = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "model"}
-        return {name: value for name, value in values.items() if value is not None}
+        return {name: _plain(value) for name, value in values.items() if value is not None}
 
     def _find_faults(self) -> Iterator[str]:
         optional = {field.name for field in fields(self) if field.default is None}
@@ -118,7 +118,9 @@ class SftTrainingConfig:
             yield f"min_lr must be below learning_rate, which is {self.learning_rate:g}"
 
     def _check_choices(self) -> Iterator[str]:
-        if self.model is not None and (not isinstance(self.model, str) or not self.model.strip()):
+        if self.model is not None and (
+            not isinstance(self.model, str) or not self.model.strip() or not self.model.isprintable()
+        ):
             yield "model must be a name: a pulled model, a folder or a hub id"
         if self.lr_decay_style not in (None, "constant", "cosine"):
             yield 'lr_decay_style must be "constant" or "cosine"'
@@ -133,6 +135,11 @@ class SftTrainingConfig:
         yield from wrong
         if not wrong and value % self.width:
             yield f"global_batch_size must be a multiple of {self.width}"
+
+
+def _plain(value: str | float) -> str | float:
+    """Return a value without what a subclass adds: numbers of numpy among others are written in their own way."""
+    return next(kind(value) for kind in (int, float, str) if isinstance(value, kind))
 
 
 def _is_integer(value: object) -> bool:

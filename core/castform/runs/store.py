@@ -144,7 +144,7 @@ class RunStore:
     def set_status(
         self, run_id: str, status: RunStatus, *, error: str | None = None, keep_stop_request: bool = False
     ) -> None:
-        """Move a run to `status`. "running" makes this process its owner, and clears an old stop request."""
+        """Move a run to `status`. "running" makes this process its owner, and clears a stop request unless told to keep it."""
         if status == "lost":
             raise ValueError("lost is seen, never stored")
         now = self._clock()
