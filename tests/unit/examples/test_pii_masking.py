@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import importlib.util
 import json
 import random
 import re
+import shutil
 import sys
 from itertools import islice
 from pathlib import Path
@@ -15,10 +17,12 @@ from types import ModuleType
 import pytest
 
 from benchmax.sft import SftDataset, SftDatasetError, warnings_of
+from castform.plugins import load_environment
 from castform.sft.config import load_sft_config
+from castform.testing import FakeModel
 
 FOLDER = Path(__file__).parents[3] / "examples" / "sft" / "pii_masking"
-MODULES = ("sentences", "fictional", "corpus", "mapping", "make_data")
+MODULES = ("sentences", "fictional", "corpus", "mapping", "make_data", "launch")
 SPLITS = ("train", "validation", "held_out")
 DIGESTS = {"train": "9133cff63902c043", "validation": "564d9ad4047cdb95", "held_out": "01f1717a0a1fffd5"}
 PAIRS = [("train", "validation"), ("train", "held_out"), ("validation", "held_out")]
@@ -29,7 +33,7 @@ def example():
     """The example's modules, by name; they are imported as in the script, from their own folder."""
     sys.path.insert(0, str(FOLDER))
     try:
-        yield {name: importlib.import_module(name) for name in MODULES}
+        yield {name: importlib.import_module(name) for name in MODULES if name != "launch"}
     finally:
         sys.path.remove(str(FOLDER))
         for name in MODULES:
@@ -253,3 +257,49 @@ def test_generating_leaves_the_random_state_of_the_process_alone(example) -> Non
     before = random.getstate()
     list(islice(example["corpus"].generate_records("train", seed=0), 5))
     assert random.getstate() == before
+
+
+def launch(monkeypatch, home, *arguments):
+    monkeypatch.setenv("CASTFORM_HOME", str(home))
+    monkeypatch.delenv("CASTFORM_MODEL", raising=False)
+    monkeypatch.syspath_prepend(str(FOLDER))
+    return importlib.import_module("launch").main(list(arguments))
+
+
+def test_launching_uploads_what_the_files_hold_and_starts_nothing_unless_told_to(
+    example, files, tmp_path, monkeypatch, capsys
+) -> None:
+    assert launch(monkeypatch, tmp_path) == 0
+    said = capsys.readouterr().out
+    (train,) = (tmp_path / "storage" / "datasets" / "pii-masking").glob("*/train.jsonl")
+    assert train.read_bytes() == files["train"].read_bytes()
+    assert train.with_name("eval.jsonl").read_bytes() == files["held_out"].read_bytes()
+    assert "480 rows to train on and 120 held out" in said and "nothing was started" in said
+    assert not (tmp_path / "runs.db").exists()
+
+
+def test_launching_without_a_model_says_what_is_missing(example, tmp_path, monkeypatch, capsys) -> None:
+    if importlib.util.find_spec("torch") is None:
+        pytest.skip("launching needs the train extra")
+    with pytest.raises(SystemExit) as ended:
+        launch(monkeypatch, tmp_path, "--launch")
+    assert ended.value.code == 2
+    assert "no model was named" in capsys.readouterr().err
+
+
+async def test_the_environment_pays_the_masked_text_and_nothing_else(files, tmp_path) -> None:
+    folder = shutil.copytree(
+        FOLDER, tmp_path / "example", ignore=shutil.ignore_patterns("data", "__pycache__")
+    )
+    shutil.copytree(files["train"].parent, folder / "data")
+    loaded = load_environment(str(folder / "masking_env.py"))
+    environment = loaded.environment
+    assert len(await environment.create_dataset("train", loaded.base_dir)) == 480
+    held_out = await environment.create_dataset("eval", loaded.base_dir, max_examples=3)
+    example = held_out[0]
+    right = environment.gold(example)
+    assert example.payload["prompt_messages"][1]["content"] == texts_of(files["held_out"])[0] != right
+    async with FakeModel(lambda request: [right, right + ".", ""][int(request.session_id[-1])]) as model:
+        group = await model.run_group(environment, example, size=3)
+    await environment.aclose()
+    assert [rollout.rewards["exact"] for rollout in group.rollouts] == [1.0, 0.0, 0.0]
