@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from benchmax.sft import SftDataset
@@ -23,17 +24,20 @@ def describe_inputs(
     rendered_at: datetime | None,
     model: ModelFolder,
     adapter: Path | None,
+    sampled_rows: Mapping[str, int | None] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """Return JSON values: digests of data, template and tokenizer, the sizes of the weights.
 
     `files` has the train and perhaps the eval file with its samples, the token ids and masks that
-    were made of it; `rendered_at` the moment for which, where the template writes the date.
+    were made of it; `sampled_rows` how many rows of each were not rendered but have ids that were
+    sampled; `rendered_at` the moment for which the others were, where the template writes the date.
     """
     return {
         "files": {
             split: {
                 "path": str(path),
                 "rows": len(dataset),
+                "sampled_rows": sampled_rows.get(split) or 0,
                 "sha256": digest_dataset(dataset),
                 "samples_sha256": digest_samples(samples),
             }
@@ -81,6 +85,11 @@ def describe_input_changes(before: Inputs, now: Inputs) -> list[str]:
                 else f"{new['rows']} rows as before, but with another content"
             )
             changes.append(f"{split} data {new['path']}: {rows}")
+        elif old.get("sampled_rows", 0) != new["sampled_rows"]:
+            changes.append(
+                f"{split} data {new['path']}: {old.get('sampled_rows', 0)} rows with sampled token ids before, "
+                f"{new['sampled_rows']} now"
+            )
     for key, what in (
         ("template_sha256", "the chat template"),
         ("tokenizer_sha256", "the tokenizer"),
