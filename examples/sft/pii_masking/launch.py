@@ -39,7 +39,7 @@ def main(arguments: list[str] | None = None) -> int:
         run_id = TrainerClient().launch_sft_run(assets=assets, name=NAME, config=CONFIG)
     except (OSError, ValueError, TrainerError) as error:
         parser.error(str(error))
-    sys.stdout.write(f"run {run_id} was started; `castform runs show {run_id}` says how far it is\n")
+    sys.stdout.write(f"run {run_id} was started; `castform runs status {run_id}` says how far it is\n")
     return 0
 
 
