@@ -127,7 +127,12 @@ def _make_sample(number: int, sample: TokenSample) -> Sample:
     weights = [0.0] * len(sample.ids)
     for turn in sample.turns:
         weights[turn.start : turn.end] = [1.0] * (turn.end - turn.start)
-    return Sample(row=number, ids=sample.ids, weights=tuple(weights))
+    return Sample(
+        row=number,
+        ids=sample.ids,
+        weights=tuple(weights),
+        last_message=max(turn.message for turn in sample.turns),
+    )
 
 
 def _is_same(read: Mapping[str, Any], message: Mapping[str, Any]) -> bool:
