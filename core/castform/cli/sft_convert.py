@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from castform.cli.output import print_fields, print_json, print_note, print_table, print_text
+from castform.errors import UsageError
 
 if TYPE_CHECKING:
     from castform.sft.convert.files import Conversion
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command line."""
+    from castform.cli.sft_from_runs import add_run_arguments
     from castform.sft.convert.formats import FORMATS
 
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
@@ -21,7 +23,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         f"  {name:<18} {kind.summary.replace('`', '')}" for name, kind in FORMATS.items()
     )
     parser.add_argument(
-        "file", type=Path, metavar="FILE", help="JSON lines or one JSON array, also gzip, bzip2 or xz"
+        "file",
+        nargs="?",
+        type=Path,
+        metavar="FILE",
+        help="JSON lines or one JSON array, also gzip, bzip2 or xz",
     )
     parser.add_argument(
         "--from", dest="source_format", choices=list(FORMATS), metavar="FORMAT", help="default: detected"
@@ -35,17 +41,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="COLUMN",
-        help="leave a column out instead of keeping it as metadata; may be repeated",
+        help="leave out a column, or COLUMN.KEY in all its messages, not kept as metadata; may be repeated",
     )
     parser.add_argument(
         "--allow-refused", action="store_true", help="exit 0 although rows were refused, when others were not"
     )
     parser.add_argument("--json", action="store_true", help="the counts as one JSON document on stdout")
+    add_run_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the command that was parsed."""
+    from castform.cli.sft_from_runs import check_no_run_options, convert_chosen
     from castform.sft.convert.files import convert_file
+
+    if args.runs:
+        return convert_chosen(args)
+    check_no_run_options(args)
+    if args.file is None:
+        raise UsageError(
+            "no file given", hint="`castform sft convert FILE`, or --run RUN for a run's rollouts"
+        )
 
     done = convert_file(
         args.file, name=args.source_format, output=args.output, report=args.report, drop=args.drop

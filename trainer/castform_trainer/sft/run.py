@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import secrets
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, fields
 from datetime import datetime
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -19,6 +20,7 @@ from castform.plugins.events import RunInfo, RunStarted
 from castform.plugins.watchers import load_watchers
 from castform.runs import RunStore, hold_run_folder, run_folder
 from castform.seeds import derive_seed
+from castform.sft.answers import LABELS, HeldOutAnswers, add_answers, compare_answers
 from castform.sft.config import SftConfig
 from castform.sft.held_out import HeldOutLoss, compare_losses
 from castform.verdict import Verdict
@@ -30,7 +32,7 @@ from castform_trainer.models import load_causal_lm
 from castform_trainer.sft.inputs import Inputs, describe_input_changes, read_moment
 from castform_trainer.sft.isolation import check_isolation
 from castform_trainer.sft.learner import SftLearner
-from castform_trainer.sft.loop import RESUME, LoopState, Training, evaluate, save, train_steps
+from castform_trainer.sft.loop import RESUME, LoopState, Training, answer, evaluate, save, train_steps
 from castform_trainer.sft.model_folder import save_result, save_weights
 from castform_trainer.sft.preflight import Prepared, prepare
 
@@ -48,6 +50,8 @@ class SftResult:
     stopped_by: str | None
     """signal, requested or time; None when all steps were taken."""
     steps: int
+    train: Mapping[str, int | None]
+    """`rows` of the training file, and the `sampled_rows` among them, None where no sampled ids are kept."""
     trained_tokens: int
     train_seconds: float
     method: str
@@ -56,8 +60,11 @@ class SftResult:
     """Plain PEFT folder, or plain transformers folder."""
     before: HeldOutLoss | None
     after: HeldOutLoss | None
+    answers_before: HeldOutAnswers | None
+    answers_after: HeldOutAnswers | None
+    """None without held-out rows, with eval.answers = 0, and when the run was stopped before them."""
     verdict: Verdict | None
-    """None without held-out rows, and when the run was stopped before the second measurement."""
+    """The loss decides its word; exact match of the answers is its one component. None without held-out rows, and when the run was stopped before the second measurement."""
 
 
 async def train_sft(
@@ -226,14 +233,25 @@ async def _train_and_judge(run: Training, state: LoopState, checkpoint: Checkpoi
         RunStarted(steps=run.steps, start_step=state.step, config=run.config.model_dump(mode="json"))
     )
     before = _stored(run, "before") or await evaluate(run, state, "before")
+    answers_before = _stored_answers(run, "before")
+    if before is not None and answers_before is None and state.step == 0:
+        answers_before = await answer(run, state, "before")
     await train_steps(run, state)
     await save(run, state)
-    result = await asyncio.to_thread(save_result, run.learner, run.prepared.model.path, run.run_dir)
-    after = verdict = None
+    write = partial(save_result, canary_ids=run.prepared.template.canary_ids)
+    result = await asyncio.to_thread(write, run.learner, run.prepared.model.path, run.run_dir)
+    after = answers_after = verdict = None
     if run.stop.reason in (None, "time"):
         after = _stored(run, "after", step=state.step) or await evaluate(run, state, "after")
-    if before is not None and after is not None:
+        if after is not None and answers_before is not None:
+            answers_after = _stored_answers(run, "after", step=state.step)
+            answers_after = answers_after or await answer(run, state, "after")
+    is_whole = answers_before is None or answers_after is not None
+    if before is not None and after is not None and is_whole:
         verdict = compare_losses(before, after, seed=run.config.run.seed)
+        if answers_before is not None and answers_after is not None:
+            found = compare_answers(answers_before, answers_after, seed=run.config.run.seed)
+            verdict = add_answers(verdict, found)
         reporter.store.add_eval(run_id, "verdict", step=state.step, result=verdict.as_dict())
     return SftResult(
         run_id=run_id,
@@ -241,12 +259,15 @@ async def _train_and_judge(run: Training, state: LoopState, checkpoint: Checkpoi
         status="stopped" if run.is_stopped() else "finished",
         stopped_by=run.stop.reason,
         steps=state.step,
+        train={"rows": len(run.prepared.train), "sampled_rows": run.prepared.sampled_rows["train"]},
         trained_tokens=state.trained_tokens,
         train_seconds=state.train_seconds,
         method=run.config.run.method,
         result=result,
         before=before,
         after=after,
+        answers_before=answers_before,
+        answers_after=answers_after,
         verdict=verdict,
     )
 
@@ -258,9 +279,21 @@ def _last_checkpoint(run_dir: Path) -> Checkpoint | None:
 
 def _stored(run: Training, label: str, *, step: int | None = None) -> HeldOutLoss | None:
     """Return a measurement that the run has from before its resume."""
+    found = _find_eval(run, label, step)
+    return None if found is None else HeldOutLoss.from_dict(found)
+
+
+def _stored_answers(run: Training, label: str, *, step: int | None = None) -> HeldOutAnswers | None:
+    """Return the answers that the run has from before its resume."""
+    found = _find_eval(run, LABELS[label], step)
+    return None if found is None else HeldOutAnswers.from_dict(found)
+
+
+def _find_eval(run: Training, label: str, step: int | None) -> Mapping[str, Any] | None:
+    """Return what was last stored under a label, at that step if one is given. `Any`: JSON."""
     records = run.reporter.store.list_evals(run.reporter.run.run_id, label=label)
     found = [record for record in records if step is None or record.step == step]
-    return HeldOutLoss.from_dict(found[-1].result) if found else None
+    return found[-1].result if found else None
 
 
 def _make_reporter(
