@@ -147,7 +147,7 @@ def _reason_against(rollout: RolloutRecord, choice: Choice) -> str | None:
     if rollout.split != choice.split:
         return f"of the split {rollout.split}"
     if rollout.score is None:
-        return f"failed: {rollout.termination_reason}"
+        return f"not scored: {rollout.termination_reason}"
     value = _value(rollout, choice)
     if value is None:
         return f"no reward {choice.reward}"
