@@ -13,7 +13,7 @@ from castform.sft.convert.notes import RefusedError
 from castform.sft.convert.shapes import refuse_other_purposes, refuse_without_turns
 from castform.sft.convert.tool_definitions import read_tools
 
-TAKEN = ("instruction", "input", "output", "system", "history", "tools")
+TAKEN = ("instruction", "input", "output", "system", "history", "tools", "functions")
 
 
 def convert_alpaca(row: Row) -> Draft:

@@ -17,12 +17,12 @@ def read_content(content: object, location: str, draft: Draft) -> object:
     """
     if not isinstance(content, list):
         return content
-    texts = [_part_text(part, f"{location}[{index}]") for index, part in enumerate(content)]
+    texts = [_part_text(part, f"{location}[{index}]", draft) for index, part in enumerate(content)]
     draft.note("content_joined", location, f"{len(texts)} text part{'' if len(texts) == 1 else 's'}")
     return "".join(texts)
 
 
-def _part_text(part: object, location: str) -> str:
+def _part_text(part: object, location: str, draft: Draft) -> str:
     if isinstance(part, str):
         return part
     if not isinstance(part, dict):
@@ -30,11 +30,11 @@ def _part_text(part: object, location: str) -> str:
     kind = part.get("type", "text")
     text = part.get("text")
     if kind in TEXT_PARTS and isinstance(text, str):
-        others = sorted(key for key in part.keys() - TEXT_KEYS if part[key] not in (None, []))
-        if others:
-            raise RefusedError(
-                "column_type", location, f"a text part has more than text in it: {', '.join(others)}"
-            )
+        others = sorted(part.keys() - TEXT_KEYS)
+        for key in others:
+            if part[key] not in (None, []):
+                raise RefusedError("column_type", location, f"a text part has {key} beside its text")
+            draft.null(f"{location}.{key}")
         return text
     if kind == "refusal" and isinstance(part.get("refusal"), str):
         return str(part["refusal"])

@@ -15,6 +15,8 @@ from castform.sft.convert.formats import recognise
 from castform.sft.convert.notes import Note, RefusedError
 from castform.sft.convert.source import SourceRow
 
+LASTING = frozenset({"too_deep", "not_finite", "lone_surrogate", "row_too_large"})
+"""Faults of a value that no format can cure."""
 _MESSAGE = re.compile(r"\$\.messages\[(\d+)\]")
 
 
@@ -35,7 +37,7 @@ class RowOutcome:
 def convert_rows(
     rows: Iterable[SourceRow], convert: Callable[[Row], Draft], *, drop: frozenset[str] = frozenset()
 ) -> Iterator[RowOutcome]:
-    """Yield one outcome a row, in order. `drop`: columns that are left out, with a note."""
+    """Yield one outcome a row, in order. `drop`: columns, or `column.key`, left out with a note."""
     for source in rows:
         if source.fault is not None:
             yield _refused(source, [Note(*source.fault)])
@@ -53,15 +55,16 @@ def _converted(
     value: Any = source.value
     if not isinstance(value, dict):
         raise RefusedError("row_not_object", "$", f"a row is an object, not {shown(value)}")
-    dropped = [key for key in value if key in drop]
-    if dropped:
-        value = {key: item for key, item in value.items() if key not in drop}
-        notes += [Note("column_dropped", f"$.{key}", f"{shown(key)} was dropped") for key in dropped]
+    value, dropped = _without(value, drop)
+    notes += [Note("column_dropped", f"$.{key}", f"{shown(key)} was dropped") for key in dropped]
     data, faults = check_row(value)
     if not faults:
         return RowOutcome(
             line=source.line, row=source.row, data=data, is_same=not dropped, notes=tuple(notes)
         )
+    lasting = [Note(*fault) for fault in faults if fault.code in LASTING]
+    if lasting:
+        return _refused(source, lasting)
     draft = convert(value)
     data, faults = check_row(draft.row())
     if faults:
@@ -69,6 +72,28 @@ def _converted(
     return RowOutcome(
         line=source.line, row=source.row, data=data, is_same=False, notes=(*notes, *draft.notes)
     )
+
+
+def _without(row: Row, drop: frozenset[str]) -> tuple[Row, list[str]]:
+    """Return a row without some columns, and without `column.key` of all objects in a column's list."""
+    dropped: list[str] = []
+    for name in drop:
+        column, dot, key = name.partition(".")
+        if name in row:
+            row = {each: item for each, item in row.items() if each != name}
+            dropped.append(name)
+        elif dot and isinstance(row.get(column), list):
+            items = [_without_key(item, key) for item in row[column]]
+            if any(one is not two for one, two in zip(items, row[column], strict=True)):
+                row = {**row, column: items}
+                dropped.append(name)
+    return row, sorted(dropped)
+
+
+def _without_key(item: object, key: str) -> object:
+    if not isinstance(item, dict) or key not in item:
+        return item
+    return {each: value for each, value in item.items() if each != key}
 
 
 def _refused(source: SourceRow, notes: list[Note]) -> RowOutcome:

@@ -56,15 +56,18 @@ class CallLinks:
             name = function.get("name") if isinstance(function, dict) else None
             self._open.append(_OpenCall(source, call["id"], name))
 
-    def answer(self, message: Row, name: object, place: Place) -> None:
-        """Take a result, with the function's name where the source gives one. RefusedError: it answers no call."""
+    def answer(self, message: Row, index: int, name: object, place: Place) -> None:
+        """Take the result that is message `index` of the source, with the function's name where there is one.
+
+        RefusedError: it answers no call.
+        """
         source = message.get("tool_call_id")
-        answered = {index for index, _, _ in self._results}
-        waiting = [index for index in range(len(self._open)) if index not in answered]
+        answered = {each for each, _, _ in self._results}
+        waiting = [each for each in range(len(self._open)) if each not in answered]
         if source is not None:
-            found = [index for index in waiting if self._open[index].source_id == source]
+            found = [each for each in waiting if self._open[each].source_id == source]
         else:
-            found = [index for index in waiting if name is None or self._open[index].name == name]
+            found = [each for each in waiting if name is None or self._open[each].name == name]
             if not found:
                 what = "a result without an id" if name is None else f"a result of {shown(name)}"
                 text = f"{what} follows no call that waits for one"
@@ -78,10 +81,9 @@ class CallLinks:
         call = self._open[found[0]]
         message["tool_call_id"] = call.id
         if name is not None and name == call.name:
-            if self._says_ids:
-                self._draft.note("name_redundant", f"{place.message}.name", f"the result of {shown(name)}")
+            self._draft.note("name_redundant", f"{place.message}.name", f"the result of {shown(name)}")
         elif name is not None:
-            self._draft.keep_fields(place.message, {"name": name}, message=len(self._draft.messages))
+            self._draft.keep_fields(place.message, {"name": name}, message=index)
         self._results.append((found[0], message, place))
 
     def close(self, *, at_end: bool = False) -> None:

@@ -16,7 +16,9 @@ ROLE_NAMES = {"developer": "system", "function": "tool"}
 REASONING_KEYS = ("reasoning_content", "reasoning", "thinking")
 FLAGS = ("train", "training", "loss")
 """Of a turn, in the words of axolotl and of ms-swift."""
-TAKEN = ("role", "content", "tool_calls", "function_call", "tool_call_id", "name", "weight", "refusal")
+TAKEN = ("role", "content", "weight")
+TAKEN_BY_ROLE = {"assistant": ("tool_calls", "function_call", "refusal"), "tool": ("tool_call_id", "name")}
+CALLS = ("tool_calls", "function_call")
 
 
 def read_messages(messages: list[Any], places: list[Place], draft: Draft, *, says_ids: bool = True) -> None:
@@ -43,30 +45,35 @@ def _read_message(message: Row, index: int, place: Place, draft: Draft, links: C
     if "content" in message:
         found["content"] = read_content(message["content"], place.content, draft)
     _read_weight(message, found, location, draft)
-    if found.get("role") == "tool":
-        _read_result(message, found, place, draft, links)
+    role = found.get("role")
+    taken = (*TAKEN, *TAKEN_BY_ROLE.get(str(role), CALLS))
+    if role == "assistant":
+        links.close()
+        _read_assistant(message, found, index, place, draft, links)
+    elif role == "tool":
+        _read_result(message, found, index, place, draft, links)
     else:
         links.close()
-        if "tool_call_id" in message:
-            draft.keep_fields(location, {"tool_call_id": message["tool_call_id"]}, message=index)
-        if found.get("role") == "assistant":
-            _read_assistant(message, found, index, place, draft, links)
-        elif found.get("role") == "system" and found.get("content") in (None, ""):
-            draft.note("system_removed", place.content, "the system message was empty")
-        else:
-            for key in ("tool_calls", "function_call"):
-                if message.get(key):
-                    found[key] = message[key]  # for the check of the row to refuse
-            _append(found, place, draft)
-        if "name" in message:
-            draft.keep_fields(location, {"name": message["name"]}, message=index)
-    rest = {key: value for key, value in message.items() if key not in TAKEN}
+        _read_other(message, found, place, draft)
+    rest = {key: value for key, value in message.items() if key not in taken}
     if "weight" not in message:
         rest = {key: value for key, value in rest.items() if not (key in FLAGS and isinstance(value, bool))}
     for key in REASONING_KEYS:
         if isinstance(rest.get(key), str) and rest[key]:
             draft.note("reasoning_not_trained", f"{location}.{key}", f"{key} is kept in the metadata only")
     draft.keep_fields(location, rest, message=index)
+
+
+def _read_other(message: Row, found: Row, place: Place, draft: Draft) -> None:
+    for key in CALLS:
+        if message.get(key):
+            found[key] = message[key]  # for the check of the row to refuse
+        elif key in message:
+            draft.null(f"{place.message}.{key}")
+    if found.get("role") == "system" and found.get("content") in (None, ""):
+        draft.note("system_removed", place.content, "the system message was empty")
+    else:
+        _append(found, place, draft)
 
 
 def _read_assistant(
@@ -87,7 +94,7 @@ def _read_assistant(
         links.open(calls, f"{location}.tool_calls")
 
 
-def _read_result(message: Row, found: Row, place: Place, draft: Draft, links: CallLinks) -> None:
+def _read_result(message: Row, found: Row, index: int, place: Place, draft: Draft, links: CallLinks) -> None:
     content = found.get("content")
     if content is None:
         found["content"] = ""
@@ -100,7 +107,7 @@ def _read_result(message: Row, found: Row, place: Place, draft: Draft, links: Ca
             draft.null(f"{place.message}.{key}")
     if message.get("tool_call_id") is not None:
         found["tool_call_id"] = message["tool_call_id"]
-    links.answer(found, message.get("name"), place)
+    links.answer(found, index, message.get("name"), place)
 
 
 def _read_weight(message: Row, found: Row, location: str, draft: Draft) -> None:

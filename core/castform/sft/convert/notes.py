@@ -23,7 +23,7 @@ NOTES: dict[str, str] = {
     "leading_space_removed": "the one space that a completion began with was removed",
     "metadata_renamed": "a key of the metadata was reserved or taken and got another name",
     "name_redundant": "the name in a tool result was that of the function it answers, and was removed",
-    "nulls_removed": "keys whose value was null were removed",
+    "nulls_removed": "keys whose value was null, or empty where that means none, were removed",
     "parameters_added": "a tool without parameters got those of a function that takes none",
     "reasoning_not_trained": "reasoning beside the content is kept in the metadata and not trained on",
     "refusal_as_content": "the text of a refusal became the content of the message",

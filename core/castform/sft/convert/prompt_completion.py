@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from benchmax.sft.parsing import UnreadableError, parse_text
 from benchmax.sft.wording import shown
-from castform.sft.convert.draft import Draft, Place, Row, decoded_list
+from castform.sft.convert.draft import Draft, Place, Row
 from castform.sft.convert.messages import read_messages
 from castform.sft.convert.notes import RefusedError
 from castform.sft.convert.openai import convert_openai, message_places
@@ -51,17 +52,31 @@ def recognise_prompt_completion(row: Row) -> str | None:
 
 def _messages(row: Row, key: str, role: str, draft: Draft) -> tuple[list[Any], list[Place]]:
     value, location = row[key], f"$.{key}"
-    if isinstance(value, str) and not value.lstrip().startswith('[{"'):
-        if key == "completion" and value[:1] == " " and not value[1:2].isspace() and len(value) > 1:
+    found = _spelled_messages(value) if isinstance(value, str) else value
+    if isinstance(value, str) and found is None:
+        if key == "completion" and len(value) > 1 and value[0] == " " and not value[1].isspace():
             draft.note(
                 "leading_space_removed", location, "tokenizers of old needed it, chat templates do not"
             )
             value = value[1:]
         return [{"role": role, "content": value}], [Place(location, location)]
-    found = decoded_list(value, location, draft)
+    if isinstance(value, str):
+        draft.note("decoded", location, "the column held JSON as text")
     if isinstance(found, dict):
         found = [found]
     if not isinstance(found, list):
         raise RefusedError("column_type", location, f"{key} is {shown(found)}, neither text nor messages")
     messages = [dict(message) if isinstance(message, dict) else message for message in found]
     return messages, message_places(location, len(messages))
+
+
+def _spelled_messages(text: str) -> list[Any] | None:
+    """Return messages that are written as JSON text; None for text that is only text."""
+    if text.lstrip()[:1] != "[":
+        return None
+    try:
+        found = parse_text(text)
+    except UnreadableError:
+        return None
+    is_talk = isinstance(found, list) and bool(found)
+    return found if is_talk and all(isinstance(each, dict) and "role" in each for each in found) else None

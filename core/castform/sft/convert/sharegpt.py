@@ -111,6 +111,10 @@ def _message(turn: object, place: Place) -> object:
         text = f"{role_key} is {shown(speaker)}; known are {named(ROLES)}"
         raise RefusedError("role_unknown", f"{place.message}.{role_key}", text)
     rest = {key: value for key, value in turn.items() if key not in (role_key, value_key)}
+    for key in ("role", "content", *(("tool_calls",) if role == "call" else ())):
+        if key in rest:
+            text = f"the turn has {key} beside {role_key} and {value_key}; keep one of them"
+            raise RefusedError("columns_clash", place.message, text)
     if role != "call":
         return {**rest, "role": role, "content": turn.get(value_key)}
     return {**rest, "role": "assistant", "tool_calls": _calls(turn.get(value_key), place)}
@@ -134,11 +138,10 @@ def _calls(value: object, place: Place) -> list[object]:
 def _call(parsed: object, place: Place, text: str | None = None) -> object:
     if not isinstance(parsed, dict) or not isinstance(parsed.get("name"), str):
         raise RefusedError("call_not_json", place.content, "a function call has a name and arguments")
-    arguments = parsed.get("arguments", parsed.get("parameters"))
+    key = "parameters" if "parameters" in parsed and "arguments" not in parsed else "arguments"
+    arguments = parsed.get(key)
     if isinstance(arguments, dict) and text is not None:
-        spelled = members_of(text)
-        arguments = spelled.get("arguments", spelled.get("parameters"))
-    known = ("name", "arguments", "parameters", "id")
-    rest = {key: value for key, value in parsed.items() if key not in known}
+        arguments = members_of(text)[key]
+    rest = {each: value for each, value in parsed.items() if each not in ("name", key, "id")}
     function = {"name": parsed["name"], "arguments": arguments}
     return {**rest, "id": parsed.get("id"), "type": "function", "function": function}

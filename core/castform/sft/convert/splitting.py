@@ -14,6 +14,11 @@ from benchmax.sft.lines import Line
 from castform.sft.convert.unpacking import BLOCK_BYTES
 
 SPACE = b" \t\r\n"
+UNFINISHED = "the array has no end: the file looks cut off"
+UNENDING = (
+    "the row that starts here does not end: a bracket or quote is missing in it, or the file is cut off; "
+    "rows behind it cannot be told apart"
+)
 _TOKEN = re.compile(rb'["\[\]{},]')
 _REST_OF_STRING = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL)
 
@@ -101,7 +106,7 @@ class ValueSplitter:
             if not self._is_blank():
                 yield self._piece(fault="more text follows the end of the array")
         elif self._is_array:
-            yield self._piece(fault="the file ends inside its array: the rest is missing, it looks cut off")
+            yield self._piece(fault=UNFINISHED if self._is_blank() else UNENDING)
         elif not self._is_blank():
             yield self._piece()
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from benchmax.sft.file_kinds import binary_kind
-from castform.errors import UsageError
+from castform.errors import RunFailedError, UsageError
 
 BLOCK_BYTES = 1 << 20
 PACKED: tuple[tuple[bytes, str, str], ...] = (
@@ -79,7 +79,9 @@ def open_source(path: Path) -> Iterator[OpenSource]:
             raise CutOffError(f"the file stops being {encoding} here: {error.reason}") from error
         except OSError as error:
             if packed_as is None or error.errno is not None:
-                raise
+                raise RunFailedError(
+                    f"reading {path} failed: {error.strerror or error}", hint="copy it to a local disk"
+                ) from error
             raise CutOffError(f"the {packed_as} file is damaged: {error}") from error
         except Exception as error:
             if not _is_damage(error, packed_as):
@@ -96,16 +98,18 @@ def _is_damage(error: Exception, packed_as: str | None) -> bool:
 
 
 def _open(path: Path) -> io.FileIO:
-    if path.is_dir():
-        raise UsageError(f"{path} is a folder", hint="name one of the files in it")
-    if not path.exists():
-        raise UsageError(f"there is no file {path}", hint="check the path; it is looked for from this folder")
-    if not path.is_file():
-        raise UsageError(
-            f"{path} is a pipe or a device, which can be read only once",
-            hint="write its rows to a file first",
-        )
     try:
+        if path.is_dir():
+            raise UsageError(f"{path} is a folder", hint="name one of the files in it")
+        if not path.exists():
+            raise UsageError(
+                f"there is no file {path}", hint=f"check the path; it is looked for from {Path.cwd()}"
+            )
+        if not path.is_file():
+            raise UsageError(
+                f"{path} is a pipe or a device, which can be read only once",
+                hint="write its rows to a file first",
+            )
         return path.open("rb", buffering=0)
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from error

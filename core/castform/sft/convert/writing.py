@@ -15,8 +15,8 @@ class NewFile:
     """A file that comes to be under its name when it is kept, and leaves no trace otherwise."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        self._partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+        self.path = path.resolve()  # through a link: what it names is written
+        self._partial = self.path.with_name(f".{self.path.name}.{os.getpid()}.partial")
         self._stream: BinaryIO | None = None
 
     def write(self, data: bytes) -> None:
@@ -59,18 +59,25 @@ def new_file(path: Path | None) -> Iterator[NewFile | None]:
 
 def check_writable(path: Path, what: str, *, apart_from: tuple[Path, ...]) -> None:
     """Raise UsageError unless a file can be written there that is none of some others."""
-    if path.is_dir():
-        raise UsageError(f"{what} {path} is a folder", hint="name a file in it")
-    if path.exists() and not path.is_file():
-        raise UsageError(f"{what} {path} is a pipe or a device", hint="name a file")
-    folder = path.absolute().parent
-    if not folder.is_dir():
-        raise UsageError(f"{what} {path} cannot be made: there is no folder {folder}")
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise UsageError(f"{what} {path} cannot be made: this user may not write to {folder}")
-    for other in apart_from:
-        if path.resolve() == other.resolve() or (path.exists() and other.exists() and path.samefile(other)):
-            raise UsageError(f"{what} {path} is the same file as {other}", hint="give it another name")
+    try:
+        if path.is_dir():
+            raise UsageError(f"{what} {path} is a folder", hint="name a file in it")
+        if path.exists() and not path.is_file():
+            raise UsageError(f"{what} {path} is a pipe or a device", hint="name a file")
+        folder = path.resolve().parent
+        if not folder.is_dir():
+            raise UsageError(f"{what} {path} cannot be made: there is no folder {folder}")
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise UsageError(f"{what} {path} cannot be made: this user may not write to {folder}")
+        for other in apart_from:
+            if _is_same(path, other):
+                raise UsageError(f"{what} {path} is the same file as {other}", hint="give it another name")
+    except OSError as error:
+        raise UsageError(f"{what} {path} cannot be made: {error.strerror}") from error
+
+
+def _is_same(path: Path, other: Path) -> bool:
+    return path.resolve() == other.resolve() or (path.exists() and other.exists() and path.samefile(other))
 
 
 @contextlib.contextmanager
