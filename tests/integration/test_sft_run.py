@@ -129,7 +129,15 @@ def test_the_store_has_both_curves_the_measurements_and_the_verdict(straight, st
     assert [point.step for point in scalars["eval"]["eval/loss"]] == [0, 3, 6, 8]
     assert scalars["eval"]["eval/loss"][-1].value == pytest.approx(result.after.loss)
     labels = [(e.label, e.step) for e in store.list_evals(result.run_id)]
-    assert labels == [("before", 0), ("step", 3), ("step", 6), ("after", 8), ("verdict", 8)]
+    assert labels == [
+        ("before", 0),
+        ("answers_before", 0),
+        ("step", 3),
+        ("step", 6),
+        ("after", 8),
+        ("answers_after", 8),
+        ("verdict", 8),
+    ]
     trained = sum(point.value for point in scalars["train"]["tokens/trained"])
     assert trained == result.trained_tokens == scalars["train"]["tokens/trained_so_far"][-1].value
     assert main(["runs", "scalars", result.run_id]) == 0

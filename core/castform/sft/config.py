@@ -84,6 +84,8 @@ class BatchSection(Section):
 class SftEvalSection(Section):
     every: int = Field(0, ge=0)
     """Also measure the held-out loss every N steps. 0: only before and after."""
+    answers: int = Field(64, ge=0)
+    """Held-out rows, a sample where there are more, that the model answers before and after. 0: none."""
 
 
 class SftCheckpointSection(CheckpointSection):

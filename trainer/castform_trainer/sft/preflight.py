@@ -18,6 +18,7 @@ from castform_trainer.models import ModelFolder, open_model
 from castform_trainer.sft.batch import Sample
 from castform_trainer.sft.inputs import Inputs, describe_inputs
 from castform_trainer.sft.masking import MaskError, TurnTemplate, load_turn_template
+from castform_trainer.sft.questions import Question, make_questions
 from castform_trainer.sft.sampled_rows import SampledRows
 from castform_trainer.sft.samples import (
     Report,
@@ -44,6 +45,9 @@ class Prepared:
     """The samples of each training row."""
     held_out: Sequence[Sample]
     """Empty without an eval file."""
+    questions: Sequence[Question]
+    """The held-out rows that the model answers before and after."""
+    template: TurnTemplate
     sampled_rows: Mapping[str, int | None]
     """How many rows of each file are trained on ids that were sampled; None where no such ids are kept."""
     eval_rows: int
@@ -89,6 +93,14 @@ def prepare(config: SftConfig, *, now: datetime | None = None) -> Prepared:
         schedule=make_schedule(config, len(train_rows)),
         train=by_row,
         held_out=held_out[2] if held_out else [],
+        questions=make_questions(
+            held_out[1] if held_out else [],
+            held_out[2] if held_out else [],
+            count=config.eval.answers,
+            seed=config.run.seed,
+            context_tokens=found.context_tokens,
+        ),
+        template=found.template,
         sampled_rows=found.sampled_rows,
         eval_rows=len(held_out[1]) if held_out else 0,
         context_tokens=found.context_tokens,
@@ -192,6 +204,7 @@ def describe_plan(prepared: Prepared) -> dict[str, Any]:
             "path": str(config.data.eval),
             "rows": prepared.eval_rows,
             "sampled_rows": prepared.sampled_rows["eval"],
+            "answers": len(prepared.questions),
         },
         "model": str(model.path),
         "device": model.device,

@@ -26,6 +26,7 @@ from castform_trainer.gateway.template import (
 )
 from castform_trainer.gateway.thinking_form import move_thinking, reads_reasoning
 from castform_trainer.gateway.tokens import ChatTokenizer, TextCodec
+from castform_trainer.learning.canary import make_canary_ids
 from castform_trainer.models import ModelFolder, load_tokenizer
 from castform_trainer.sft.pinned_clock import pin_clock, reads_clock
 from castform_trainer.sft.probing import TurnEnds, find_turn_ends, splits_after
@@ -65,6 +66,7 @@ class TurnTemplate:
         self.codec = TextCodec(tokenizer, controls=markers.union(end_texts), cached_texts=0)
         ends = [text for text in end_texts if self.codec.find_control_texts(text) == [text]]
         self._tokenizer = tokenizer
+        self.canary_ids = tuple(make_canary_ids(tokenizer))
         self._options = dict(options or {})
         self.knows_tools = names_tools(self.source)
         self.ends: TurnEnds = find_turn_ends(self.render, self.codec, end_texts=ends)
