@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
@@ -18,6 +19,7 @@ LOG_FILE = "log.txt"
 CONFIG_FILE = "config.toml"
 LOCK_FILE = "lock"
 POLL_SECONDS = 1.0
+HEARTBEAT_POLLS = 15
 EXIT_STOPPED = 1
 
 
@@ -89,14 +91,20 @@ def hold_launched_run(store: RunStore, run_id: str) -> Iterator[None]:
 
 
 def _leave_when_asked(store: RunStore, run_id: str, left: threading.Event) -> None:
-    """End the process for a stop request, as long as the run has not begun: nothing else can be cut short."""
+    """End the process for a stop request, as long as the run has not begun: nothing else can be cut short.
+
+    Until then it gives the signs of life, too.
+    """
     is_pending = True
-    while is_pending and not left.wait(POLL_SECONDS):
+    for second in itertools.count(1):
+        if not is_pending or left.wait(POLL_SECONDS):
+            return
         try:
             is_pending = store.get_run(run_id).status == "pending"
-            is_asked = is_pending and store.stop_requested(run_id)
-            if is_asked and store.end_pending(run_id, "stopped"):
+            if is_pending and store.stop_requested(run_id) and store.end_pending(run_id, "stopped"):
                 os._exit(EXIT_STOPPED)
+            if is_pending and second % HEARTBEAT_POLLS == 0:
+                store.heartbeat(run_id)
         except RunFailedError:
             continue  # the run's own next write meets the same fault and reports it
 

@@ -50,11 +50,6 @@ class LocalTransport:
 
     def launch_sft_run(self, launch: SftLaunch) -> Answer:
         """Check what can be checked at once, store the run, start its process. JobLaunchError."""
-        missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
-        if missing:
-            raise JobLaunchError(
-                f"training needs {missing[0]}, which is not installed", hint="pip install 'castform[train]'"
-            )
         model = find_model(launch.get("model"), models=self._home / "models")
         train = self._find_data(launch["dataset"]["path"])
         held_out = train.with_name(EVAL_FILE) if "eval" in launch else None
@@ -63,6 +58,7 @@ class LocalTransport:
         with _errors(JobLaunchError), _one_at_a_time(self._home):
             config = _check_settings(settings)
             self._check_twin(launch, config)
+            _check_extra()
             run_id = self._start(launch, config, settings)
         return {"runId": run_id, "warnings": []}
 
@@ -162,6 +158,15 @@ class LocalTransport:
         return run_id
 
 
+def _check_extra() -> None:
+    """Raise JobLaunchError when what trains is not installed."""
+    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        raise JobLaunchError(
+            f"training needs {missing[0]}, which is not installed", hint="pip install 'castform[train]'"
+        )
+
+
 def _check_settings(settings: Sections) -> SftConfig:
     from castform.sft.config import SftConfig
 
@@ -177,6 +182,11 @@ def _errors(kind: type[TrainerError] = TrainerError) -> Iterator[None]:
         raise
     except CastformError as error:
         raise kind(str(error), hint=error.hint) from error
+    except OSError as error:
+        raise kind(
+            f"cannot write {error.filename}: {error.strerror or error}",
+            hint="set CASTFORM_HOME to a folder that you can write",
+        ) from error
 
 
 @contextmanager
