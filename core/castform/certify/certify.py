@@ -63,6 +63,14 @@ def names() -> list[str]:
     return [DIAGNOSTICS, GOLD, *(probe.name for probe in PROBES), DETERMINISM, *dict(CHECKS), FORECAST]
 
 
+def check_only(name: str | None) -> None:
+    """Raise UsageError for what is no name of a probe or check."""
+    if name is not None and name not in names():
+        raise UsageError(
+            f"there is no probe or check called {name!r}", hint=f"there are {', '.join(names())}"
+        )
+
+
 def certify_environment(
     id: str,
     args: dict[str, Any] | None = None,
@@ -109,10 +117,7 @@ async def certify(
     `load_examples` raises, and what the endpoint raises.
     """
     options = options or CertifyOptions()
-    if options.only is not None and options.only not in names():
-        raise UsageError(
-            f"there is no probe or check called {options.only!r}", hint=f"there are {', '.join(names())}"
-        )
+    check_only(options.only)
     work = _Certifier(loaded, dict(arguments or {}), options, base_dir or loaded.base_dir, on_stage)
     on_stage("the examples")
     await work.load()
