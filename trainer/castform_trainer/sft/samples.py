@@ -7,11 +7,11 @@ from pathlib import Path
 
 from benchmax.sft import SftDataset, SftDatasetError
 from castform.errors import CastformError, UsageError
+from castform.sft.held_out import MAX_EVAL_ROWS
 from castform_trainer.sft.batch import Sample
 from castform_trainer.sft.masking import MaskError, TurnTemplate, mask_row
 from castform_trainer.sft.sampled_rows import SampledRows
 
-MAX_EVAL_ROWS = 2048
 MAX_LISTED = 100
 """Rows of one kind of fault that an error names; it counts the others."""
 
@@ -29,7 +29,7 @@ def load_dataset(path: Path) -> SftDataset:
     try:
         return SftDataset.from_jsonl(path)
     except SftDatasetError as error:
-        raise UsageError(f"{path}: {error}", hint=f"`castform sft check {path}` shows every issue") from error
+        raise UsageError(str(error), hint=f"`castform sft check {path}` shows every issue") from error
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror or error}") from error
 

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmax.sft import CODES, WARNING_CODES, SftDataset, SftIssue, warnings_of
+from benchmax.sft import CODES, MAX_ROW_BYTES, WARNING_CODES, SftDataset, SftIssue, warnings_of
 
 SHOWN_PLACES = 3
+MEND = "mend these places and check again; docs/sft-data.md says what each code asks for"
+_UNPACKED = ("gzip", "bzip2", "xz")
 
 _REREAD = {"bom", "row_not_object", "nonfinite_literal", "duplicate_key"}
 _RESHAPED = {
@@ -58,7 +60,7 @@ def group_issues(issues: Sequence[SftIssue]) -> tuple[IssueGroup, ...]:
 
 
 def group_warnings(dataset: SftDataset) -> tuple[IssueGroup, ...]:
-    """Return the warnings of a dataset by code, apart from equal rows, which `copies` tells of."""
+    """Return the warnings of a dataset by code, in the order of WARNING_CODES."""
     return tuple(
         IssueGroup(
             code=warning.code,
@@ -74,13 +76,25 @@ def find_way_out(issues: Sequence[SftIssue], path: Path) -> str:
     """Return the one thing to do next about the issues of a file."""
     codes = {issue.code for issue in issues}
     convert = f"`castform sft convert {path}`"
-    first = issues[0].message
-    if len(issues) == 1 and "castform sft convert" in first:
-        return f"{convert} reads the file as it is and writes one that is sound"
-    if codes == {"not_utf8"} and len(issues) == 1 and "compressed" in first:
-        return f"unpack it, or {convert} reads it as it is"
-    if codes == {"empty_dataset"}:
-        return "put at least one row into it"
+    if len(issues) == 1:
+        return _way_out_of_one(issues[0], convert)
     if codes & (_REREAD | _RESHAPED):
         return f"{convert} maps rows of other shapes, mends what can be mended, and tells of every row what it did"
-    return "mend these places and check again; docs/sft-data.md says what each code asks for"
+    return MEND
+
+
+def _way_out_of_one(issue: SftIssue, convert: str) -> str:
+    """Return what to do about an only issue, which often is the file as a whole."""
+    if any(f"is {kind}-compressed" in issue.message for kind in _UNPACKED):
+        return f"unpack it, or let {convert} do that"
+    if "castform sft convert" in issue.message:
+        return f"{convert} reads the file as it is and writes one that is sound"
+    if "cut off" in issue.message:
+        return f"write or fetch the file again, or let {convert} keep the rows before the cut"
+    if issue.code == "row_too_large":
+        return f"split the row into several, or leave it out: a row has at most {MAX_ROW_BYTES:,} bytes"
+    if issue.code == "empty_dataset":
+        return "put at least one row into it"
+    if issue.code in _REREAD | _RESHAPED:
+        return f"mend it, or let {convert} try; it tells what it did"
+    return MEND
