@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tomllib
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -261,3 +262,11 @@ def test_a_home_that_cannot_be_written_is_a_launch_error(home, tmp_path):
     (home / "launch.lock").mkdir()
     with TrainerClient() as client, pytest.raises(JobLaunchError, match=r"launch\.lock: Is a directory"):
         client.launch_sft_run(assets=assets, name="r")
+
+
+def test_the_page_names_every_argument_with_its_setting():
+    page = Path(__file__).parents[4] / "docs" / "sft-sdk.md"
+    lines = page.read_text(encoding="utf-8").splitlines()
+    rows_of_five = [cells for line in lines if len(cells := line.split("|")) == 6]
+    shown = {cells[1].strip(" `"): cells[4].strip(" `") for cells in rows_of_five if "`" in cells[1]}
+    assert shown == {**PLACES, "model": "model.id", "lora_rank": "lora.rank`, `lora.alpha"}
