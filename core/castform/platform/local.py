@@ -60,7 +60,7 @@ class LocalTransport:
             self._check_twin(launch, config)
             _check_extra()
             run_id = self._start(launch, config, settings)
-        return {"runId": run_id, "warnings": []}
+        return {"runId": run_id, "warnings": [] if model.warning is None else [model.warning]}
 
     def list_runs(self, *, include_config: bool) -> list[Answer]:
         """Return all runs of the store, newest first, of whatever kind."""

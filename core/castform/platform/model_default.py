@@ -23,6 +23,8 @@ class FoundModel:
     """As the run's settings name it: a folder by its whole path."""
     context_tokens: int | None
     """What it reads at most; None where that is only known once it was fetched."""
+    warning: str | None = None
+    """That it was taken where it could as well have been another."""
 
 
 def find_model(name: str | None, *, models: Path) -> FoundModel:
@@ -30,14 +32,9 @@ def find_model(name: str | None, *, models: Path) -> FoundModel:
 
     A hub id is taken as it is. JobLaunchError when there is no such model.
     """
-    name = name or os.environ.get(MODEL_VARIABLE) or _pulled_last(models)
-    if name is None:
-        raise JobLaunchError(
-            "no model was named, and none has been pulled",
-            NOT_FOUND,
-            hint="pass SftTrainingConfig(model=…) a folder or a hub id, or run `castform model pull "
-            f"smollm2-135m`; {MODEL_VARIABLE} names the model of all runs that name none",
-        )
+    name = name or os.environ.get(MODEL_VARIABLE)
+    if not name:
+        return _find_pulled_last(models)
     local = expand_home(name)
     if local.is_dir():
         return FoundModel(id=str(local.absolute()), context_tokens=read_context_tokens(local))
@@ -66,6 +63,20 @@ def read_context_tokens(folder: Path) -> int | None:
     return own if isinstance(own, int) else None
 
 
-def _pulled_last(models: Path) -> str | None:
+def _find_pulled_last(models: Path) -> FoundModel:
     folders = [path for path in models.glob("[!.]*") if path.is_dir()]
-    return max(folders, key=lambda path: (path.stat().st_mtime_ns, path.name)).name if folders else None
+    if not folders:
+        raise JobLaunchError(
+            "no model was named, and none has been pulled",
+            NOT_FOUND,
+            hint="pass SftTrainingConfig(model=…) a folder or a hub id, or run `castform model pull "
+            f"smollm2-135m`; {MODEL_VARIABLE} names the model of all runs that name none",
+        )
+    last = max(folders, key=lambda path: (path.stat().st_mtime_ns, path.name))
+    warning = None
+    if len(folders) > 1:
+        warning = (
+            f"no model was named: {last.name} is trained, which of {len(folders)} models was pulled last; "
+            f"SftTrainingConfig(model=…) or {MODEL_VARIABLE} names one"
+        )
+    return FoundModel(id=last.name, context_tokens=read_context_tokens(last), warning=warning)

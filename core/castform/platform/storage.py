@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol
@@ -67,7 +66,7 @@ def hash_file(path: Path) -> str:
 
 def _write_whole(target: Path, chunks: Iterator[bytes]) -> None:
     """Write beside the target, then put it there in one step: two that write at once do not meet."""
-    partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}.partial")
+    partial = target.with_name(f".{target.name}.{os.urandom(4).hex()}.partial")
     try:
         with partial.open("wb") as file:
             file.writelines(chunks)

@@ -101,14 +101,21 @@ def test_the_model_of_a_run_that_names_none(home, monkeypatch):
     pull(home, "new", at=2_000_000_000, tokens=64)
     pull(home, "old", at=1_000_000_000)
     pull(home, ".partial", at=2_100_000_000)
-    assert find_model(None, models=models) == FoundModel(id="new", context_tokens=64)
+    found = find_model(None, models=models)
+    assert (found.id, found.context_tokens) == ("new", 64)
+    assert "new is trained, which of 2 models was pulled last" in found.warning
     monkeypatch.setenv("CASTFORM_MODEL", "old")
-    assert find_model(None, models=models).id == "old"
+    assert find_model(None, models=models) == FoundModel(id="old", context_tokens=512)
     assert find_model("new", models=models).id == "new"
     assert find_model("org/name", models=models) == FoundModel(id="org/name", context_tokens=None)
     for name in ("../x", "./new", ".partial", "a/b/c", "/nowhere/x"):
         with pytest.raises(JobLaunchError, match="no model called"):
             find_model(name, models=models)
+
+
+def test_the_only_model_is_taken_without_a_word(home):
+    pull(home, "tiny")
+    assert find_model(None, models=home / "models") == FoundModel(id="tiny", context_tokens=512)
 
 
 def test_a_folder_is_named_by_its_whole_path(home, monkeypatch):
