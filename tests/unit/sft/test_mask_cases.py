@@ -11,6 +11,7 @@ import pytest
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
+from castform.errors import UsageError
 from castform.home import models_folder
 from castform_trainer.gateway.fake_tokenizer import RAISES, make_fake_tokenizer
 from castform_trainer.sft.masking import (
@@ -256,6 +257,19 @@ def test_a_template_that_opens_every_reply_itself_keeps_its_own_prompt():
     assert only(template, row(user("a"), says("b")))[2] == [
         "\nb<|im_end|>"
     ]  # jinja drops the last line break
+
+
+def test_a_template_whose_end_of_turn_the_tokenizer_does_not_know_is_refused(tmp_path):
+    source = "{% for m in messages %}<|user|>{{ m.content }}<|eot_id|>\n{% endfor %}"
+    tokenizer = make_fake_tokenizer(source)
+    tokenizer.save_pretrained(tmp_path)
+    with pytest.raises(UsageError, match=r"ends a turn with <\|eot_id\|>, which is ordinary text"):
+        load_turn_template(tmp_path)
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<|eot_id|>"]})
+    tokenizer.save_pretrained(tmp_path)
+    assert load_turn_template(tmp_path).ends.texts[0] == "<|eot_id|>"
+    make_fake_tokenizer(source.replace("<|eot_id|>", "###")).save_pretrained(tmp_path)
+    assert load_turn_template(tmp_path).ends.plain == "###"
 
 
 def test_call_ids_are_made_to_fit_where_a_template_takes_nine_letters():

@@ -211,6 +211,6 @@ def _check_finite(loss: float, norm: float) -> None:
         if not math.isfinite(value):
             raise RunFailedError(
                 f"the {name} is {value}; the weights were left as they are",
-                hint='lower optimizer.learning_rate, or use model.dtype = "float32"; '
-                "the last checkpoint is good: resume from it",
+                hint='lower optimizer.learning_rate, or use model.dtype = "float32"; a resumed run would come '
+                "to the same step, so start a new one: model.adapter may name that of the last checkpoint",
             )

@@ -10,6 +10,7 @@ save         every few steps: everything that the rest of the run depends on
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -17,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from castform.errors import RunFailedError
 from castform.plugins.events import CheckpointSaved, EvalEnded, StepEnded
 from castform.sft.answers import LABELS, HeldOutAnswers
 from castform.sft.config import SftConfig
@@ -99,7 +101,10 @@ async def train_steps(run: Training, state: LoopState) -> None:
 
 
 async def evaluate(run: Training, state: LoopState, label: str) -> HeldOutLoss | None:
-    """Measure and store the held-out loss; None without held-out rows or when the run is to stop."""
+    """Measure and store the held-out loss; None without held-out rows or when the run is to stop.
+
+    Raises RunFailedError when the loss is no finite number.
+    """
     samples = run.prepared.held_out
     if not samples:
         return None
@@ -120,6 +125,13 @@ async def evaluate(run: Training, state: LoopState, label: str) -> HeldOutLoss |
         weight[sample.row] += sum(sample.weights)
     rows = tuple(RowLoss(nll=n, weight=w) for n, w in zip(nll, weight, strict=True))
     result = HeldOutLoss(rows=rows, seconds=time.monotonic() - began)
+    if not math.isfinite(result.loss):
+        raise RunFailedError(
+            f"the held-out loss is {result.loss} after {state.step} steps, so there is nothing to compare",
+            hint="training diverged: lower optimizer.learning_rate and start a new run"
+            if state.step
+            else 'the weights are damaged, or too large for the format: try model.dtype = "float32"',
+        )
     reporter = run.reporter
     reporter.store.add_eval(reporter.run.run_id, label, step=state.step, result=result.as_dict())
     reporter.tell(EvalEnded(step=state.step, scalars={"eval/loss": result.loss}))

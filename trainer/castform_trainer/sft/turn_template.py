@@ -6,6 +6,7 @@ stands behind the prompt that the model gets when it is asked for that turn.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from copy import copy
 from datetime import datetime
@@ -13,6 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from castform.errors import UsageError
 from castform.token_marks import TokenMarks
 from castform_trainer.engines.vllm_folder import read_end_ids
 from castform_trainer.gateway.call_form import CallForm, find_call_form
@@ -31,6 +33,8 @@ from castform_trainer.models import ModelFolder, load_tokenizer
 from castform_trainer.sft.pinned_clock import pin_clock, reads_clock
 from castform_trainer.sft.probing import TurnEnds, find_turn_ends, splits_after
 
+CONTROL_LIKE = re.compile(r"<[|｜/]?[^<>\s]+>|\[/?[A-Z_]+\]")
+"""How control tokens are spelled, whether or not a tokenizer has them."""
 ANCHORS = ("\n", ".", "x", "0")
 
 
@@ -149,7 +153,14 @@ def load_turn_template(
     options: Mapping[str, Any] | None = None,
     now: datetime | None = None,
 ) -> TurnTemplate:
-    """Load the template and tokenizer of a model folder. UsageError when they are damaged."""
+    """Load the template and tokenizer of a model folder. UsageError when they are damaged or do not fit."""
     path = folder.path if isinstance(folder, ModelFolder) else folder
     tokenizer = load_tokenizer(folder)
-    return TurnTemplate(tokenizer, name=folder.name, end_ids=read_end_ids(path), options=options, now=now)
+    template = TurnTemplate(tokenizer, name=folder.name, end_ids=read_end_ids(path), options=options, now=now)
+    if CONTROL_LIKE.fullmatch(template.ends.plain.strip()):
+        raise UsageError(
+            f"the chat template of {folder.name} ends a turn with {template.ends.plain.strip()}, which is "
+            "ordinary text to its tokenizer, so the model would never learn to stop",
+            hint="use the template and the tokenizer of one model",
+        )
+    return template
