@@ -133,7 +133,7 @@ def test_a_format_is_taken_at_its_word(tmp_path, capsys):
         (["empty.jsonl"], "no row is a JSON object"),
         (["empty.jsonl", "--from", "openai"], "empty.jsonl has no rows"),
         (["table.parquet"], "Parquet"),
-        (["words.txt"], "no row is a JSON object"),
+        (["words.txt"], "the first fault is in line 1: not JSON"),
         (["pairs.jsonl"], "preference training"),
         ([], "no file given"),
     ],

@@ -15,8 +15,7 @@ from castform.sft.convert.formats import recognise
 from castform.sft.convert.notes import Note, RefusedError
 from castform.sft.convert.source import SourceRow
 
-LASTING = frozenset({"too_deep", "not_finite", "lone_surrogate", "row_too_large"})
-"""Faults of a value that no format can cure."""
+ROW_KEYS = frozenset({"messages", "tools", "metadata"})
 _MESSAGE = re.compile(r"\$\.messages\[(\d+)\]")
 
 
@@ -57,15 +56,16 @@ def _converted(
         raise RefusedError("row_not_object", "$", f"a row is an object, not {shown(value)}")
     value, dropped = _without(value, drop)
     notes += [Note("column_dropped", f"$.{key}", f"{shown(key)} was dropped") for key in dropped]
-    data, faults = check_row(value)
-    if not faults:
-        return RowOutcome(
-            line=source.line, row=source.row, data=data, is_same=not dropped, notes=tuple(notes)
-        )
-    lasting = [Note(*fault) for fault in faults if fault.code in LASTING]
-    if lasting:
-        return _refused(source, lasting)
-    draft = convert(value)
+    if value.keys() <= ROW_KEYS:
+        data, faults = check_row(value)
+        if not faults:
+            return RowOutcome(
+                line=source.line, row=source.row, data=data, is_same=not dropped, notes=tuple(notes)
+            )
+    try:
+        draft = convert(value)
+    except RecursionError:
+        raise RefusedError("too_deep", "$", "far too many objects and lists inside one another") from None
     data, faults = check_row(draft.row())
     if faults:
         return _refused(source, [_at_source(fault, draft.places) for fault in faults])

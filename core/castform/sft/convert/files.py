@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Any
 
 from castform.errors import UsageError
 from castform.sft.convert.conversion import RowOutcome, convert_rows
-from castform.sft.convert.formats import FORMATS, SAMPLE_ROWS, Detection, detect_format
+from castform.sft.convert.formats import FORMATS, SAMPLE_ROWS, Detection, NoRowError, detect_format
 from castform.sft.convert.notes import Note
 from castform.sft.convert.report import ConversionTally, note_as_dict, report_line
 from castform.sft.convert.source import SourceFile
@@ -106,6 +106,19 @@ def write_outcomes(
 
 
 def _detect(source: SourceFile) -> Detection:
+    faults: list[str] = []
+
+    def readable() -> Iterator[object]:
+        for row in itertools.islice(rows, SAMPLE_ROWS):
+            if row.fault is None:
+                yield row.value
+            else:
+                faults.append(f"line {row.line}: {row.fault.message}")
+
     with closing(source.rows()) as rows:
-        sample = itertools.islice((row for row in rows if row.fault is None), SAMPLE_ROWS)
-        return detect_format(row.value for row in sample)
+        try:
+            return detect_format(readable())
+        except NoRowError as error:
+            if not faults:
+                raise
+            raise UsageError(f"{error}; the first fault is in {faults[0]}", hint=error.hint) from error

@@ -61,6 +61,10 @@ class Detection:
     reason: str
 
 
+class NoRowError(UsageError):
+    """There is no row to tell a format by."""
+
+
 def detect_format(rows: Iterable[object]) -> Detection:
     """Return the one format of these rows. UsageError: of none, or of several."""
     counts: dict[str, int] = {}
@@ -87,7 +91,7 @@ def detect_format(rows: Iterable[object]) -> Detection:
             hint="put each format in a file of its own, or choose one with --from: the others are refused",
         )
     if other is None:
-        raise UsageError("no row is a JSON object, so the format cannot be told", hint=_formats())
+        raise NoRowError("no row is a JSON object, so the format cannot be told", hint=_formats())
     raise UsageError(f"no row is of a format that is known: {_why_unknown(other)}", hint=_formats())
 
 

@@ -88,6 +88,8 @@ class CallLinks:
 
     def close(self, *, at_end: bool = False) -> None:
         """Write the results behind their calls; at the end of the row, empty ones for calls that have none."""
+        if not self._open and not self._results:
+            return
         order = [index for index, _, _ in self._results]
         if order != sorted(order):
             self._draft.note(

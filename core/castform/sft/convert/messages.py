@@ -16,9 +16,15 @@ ROLE_NAMES = {"developer": "system", "function": "tool"}
 REASONING_KEYS = ("reasoning_content", "reasoning", "thinking")
 FLAGS = ("train", "training", "loss")
 """Of a turn, in the words of axolotl and of ms-swift."""
-TAKEN = ("role", "content", "weight")
-TAKEN_BY_ROLE = {"assistant": ("tool_calls", "function_call", "refusal"), "tool": ("tool_call_id", "name")}
+WEIGHT_KEYS = frozenset(("weight", *FLAGS))
 CALLS = ("tool_calls", "function_call")
+TAKEN = frozenset({"role", "content", "weight"})
+TAKEN_BY_ROLE: dict[object, frozenset[str]] = {
+    "assistant": TAKEN | {*CALLS, "refusal"},
+    "tool": TAKEN | {"tool_call_id", "name"},
+}
+"""The keys of a message that are read; of any other role the calls are, to be refused."""
+TAKEN_OTHERWISE = TAKEN | {*CALLS}
 
 
 def read_messages(messages: list[Any], places: list[Place], draft: Draft, *, says_ids: bool = True) -> None:
@@ -44,9 +50,10 @@ def _read_message(message: Row, index: int, place: Place, draft: Draft, links: C
         draft.note("role_renamed", f"{location}.role", f"{role} is {found['role']}")
     if "content" in message:
         found["content"] = read_content(message["content"], place.content, draft)
-    _read_weight(message, found, location, draft)
+    if not WEIGHT_KEYS.isdisjoint(message):
+        _read_weight(message, found, location, draft)
     role = found.get("role")
-    taken = (*TAKEN, *TAKEN_BY_ROLE.get(str(role), CALLS))
+    taken = TAKEN_BY_ROLE.get(role, TAKEN_OTHERWISE) if isinstance(role, str) else TAKEN_OTHERWISE
     if role == "assistant":
         links.close()
         _read_assistant(message, found, index, place, draft, links)
@@ -55,6 +62,8 @@ def _read_message(message: Row, index: int, place: Place, draft: Draft, links: C
     else:
         links.close()
         _read_other(message, found, place, draft)
+    if message.keys() <= taken:
+        return
     rest = {key: value for key, value in message.items() if key not in taken}
     if "weight" not in message:
         rest = {key: value for key, value in rest.items() if not (key in FLAGS and isinstance(value, bool))}
