@@ -10,12 +10,13 @@ from typing import Any
 from benchmax.sft.issues import Fault
 from benchmax.sft.rows import check_row
 from benchmax.sft.wording import shown
-from castform.sft.convert.draft import Draft, Place, Row
+from castform.sft.convert.draft import Draft, Row
 from castform.sft.convert.formats import recognise
 from castform.sft.convert.notes import Note, RefusedError
 from castform.sft.convert.source import SourceRow
 
 ROW_KEYS = frozenset({"messages", "tools", "metadata"})
+_METADATA = re.compile(r"\$\.metadata(?:\.[A-Za-z_][A-Za-z0-9_-]*|\['[^']*'\])")
 _MESSAGE = re.compile(r"\$\.messages\[(\d+)\]")
 
 
@@ -68,7 +69,7 @@ def _converted(
         raise RefusedError("too_deep", "$", "far too many objects and lists inside one another") from None
     data, faults = check_row(draft.row())
     if faults:
-        return _refused(source, [_at_source(fault, draft.places) for fault in faults])
+        return _refused(source, [_at_source(fault, draft) for fault in faults])
     return RowOutcome(
         line=source.line, row=source.row, data=data, is_same=False, notes=(*notes, *draft.notes)
     )
@@ -100,14 +101,18 @@ def _refused(source: SourceRow, notes: list[Note]) -> RowOutcome:
     return RowOutcome(line=source.line, row=source.row, data=None, is_same=False, notes=tuple(notes))
 
 
-def _at_source(fault: Fault, places: list[Place]) -> Note:
+def _at_source(fault: Fault, draft: Draft) -> Note:
     """Return a fault of the converted row as one of the source row."""
     found = _MESSAGE.match(fault.location)
-    if found is None or int(found[1]) >= len(places):
-        return Note(*fault)
-    place, rest = places[int(found[1])], fault.location[found.end() :]
-    location = place.content if rest == ".content" else place.message + rest
-    return Note(fault.code, location, fault.message)
+    if found is not None and int(found[1]) < len(draft.places):
+        place, rest = draft.places[int(found[1])], fault.location[found.end() :]
+        location = place.content if rest == ".content" else place.message + rest
+        return Note(fault.code, location, fault.message)
+    column = _METADATA.match(fault.location)
+    if column is not None and column[0] in draft.columns:
+        location = draft.columns[column[0]] + fault.location[column.end() :]
+        return Note(fault.code, location, fault.message)
+    return Note(*fault)
 
 
 def _named_format(note: Note, row: Row) -> Note:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from benchmax.sft.limits import RESERVED_PREFIX
 from benchmax.sft.parsing import UnreadableError, parse_text
-from benchmax.sft.wording import named, shown
+from benchmax.sft.wording import member, named, shown
 from castform.sft.convert.notes import Note, RefusedError
 
 Row = dict[str, Any]
@@ -31,6 +31,8 @@ class Draft:
         """Of each message."""
         self.tools: list[Any] | None = None
         self.notes: list[Note] = []
+        self.columns: dict[str, str] = {}
+        """Where what is in the metadata stood, by its location there."""
         self._metadata: Row = {}
         self._fields: list[Row] = []
         self._nulls: list[str] = []
@@ -48,14 +50,14 @@ class Draft:
         own = row.get("metadata")
         if isinstance(own, dict):
             for key, value in own.items():
-                self._keep(key, value, f"$.metadata.{key}")
+                self._keep(key, value, member("$.metadata", key))
         elif own is None and "metadata" in row:
             self.null("$.metadata")
         rest = {key: value for key, value in row.items() if key not in (*taken, "metadata")}
         if own is not None and not isinstance(own, dict):
             rest["metadata"] = own
         for key, value in rest.items():
-            self._keep(key, value, f"$.{key}")
+            self._keep(key, value, member("$", key))
         if rest:
             self.note("kept_in_metadata", "$", f"kept in the metadata: {named(rest)}")
 
@@ -89,6 +91,7 @@ class Draft:
         if name != key:
             self.note("metadata_renamed", location, f"{shown(key)} is {shown(name)} in the metadata")
         self._metadata[name] = value
+        self.columns[member("$.metadata", name)] = location
 
     def _free_key(self, name: str) -> str:
         number, free = 2, name
