@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import BinaryIO, NamedTuple
+from io import BufferedReader
+from typing import NamedTuple
 
 from benchmax.sft.limits import MAX_LINE_BYTES
 from benchmax.sft.lines import Line
@@ -38,7 +39,7 @@ class ValueSplitter:
     `ended_with_comma`: a comma stood behind the last row of the array.
     """
 
-    def __init__(self, stream: BinaryIO, *, is_array: bool) -> None:
+    def __init__(self, stream: BufferedReader, *, is_array: bool) -> None:
         self._stream = stream
         self._is_array = is_array
         self._line = 1
@@ -53,7 +54,7 @@ class ValueSplitter:
         depth, in_string, is_over = 0, False, False
         base = 1 if self._is_array else 0
         data = b""
-        while block := self._stream.read(BLOCK_BYTES):
+        while block := self._stream.read1(BLOCK_BYTES):
             data += block
             place = start = 0
             while True:

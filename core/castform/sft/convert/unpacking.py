@@ -72,6 +72,8 @@ def open_source(path: Path) -> Iterator[OpenSource]:
             kind = None if encoding else binary_kind(start)
             if kind is not None:
                 raise UsageError(f"{path}: {kind}")
+            if packed_as is not None:
+                stream = _Piecewise(stream)
             raw = stream if encoding is None else _Narrowed(stream, encoding)
             reader = io.BufferedReader(raw, BLOCK_BYTES)
             yield OpenSource(stream=reader, packed_as=packed_as, encoding=encoding)
@@ -113,6 +115,19 @@ def _open(path: Path) -> io.FileIO:
         return path.open("rb", buffering=0)
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from error
+
+
+class _Piecewise(io.RawIOBase):
+    """A packed stream that gives what it has, so that what stands before damage is read."""
+
+    def __init__(self, stream: io.BufferedIOBase) -> None:
+        self._stream = stream
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer) -> int:  # type: ignore[no-untyped-def]  # typing has no name for a buffer in 3.11
+        return self._stream.readinto1(buffer)
 
 
 class _Narrowed(io.RawIOBase):

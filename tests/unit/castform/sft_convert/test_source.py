@@ -68,13 +68,17 @@ def test_packed_files_are_read_and_it_is_said(tmp_path, pack, name, data):
     ]
 
 
-@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress])
-def test_a_packed_file_that_is_cut_off_gives_its_rows_and_one_that_is_refused(tmp_path, pack):
-    plain = b"".join(dump({"n": number, "x": str(number**9)}) + b"\n" for number in range(2_000))
+@pytest.mark.parametrize("before", [b"", b"[\n"])
+@pytest.mark.parametrize("pack", [gzip.compress, lzma.compress])
+def test_a_packed_file_that_is_cut_off_gives_its_rows_and_one_that_is_refused(tmp_path, pack, before):
+    plain = before + (b",\n" if before else b"\n").join(
+        dump({"n": number, "x": str(number**9)}) for number in range(2_000)
+    )
     data = pack(plain)
     _, rows = read(tmp_path / "x", data[: len(data) // 2])
     assert rows[-1].fault.code == "cut_off" and "cut off" in rows[-1].fault.message
     assert all(row.fault is None for row in rows[:-1])
+    assert len(rows) > 500
 
 
 def test_a_packed_file_with_damage_inside_is_refused_from_there(tmp_path):
