@@ -174,7 +174,7 @@ def _dry_run(config: SftConfig, *, as_json: bool) -> int:
     train, held_out = plan["train"], plan["eval"]
     fields = {
         "data": f"{train['rows']:,} rows, {train['tokens']:,} tokens, {train['trained_tokens']:,} of them trained",
-        "sampled ids": _count_sampled(train),
+        **({} if train["sampled_rows"] is None else {"sampled ids": _count_sampled(train)}),
         "longest row": f"{train['longest']:,} of {plan['context_tokens']:,} tokens",
         "held out": "nothing: no verdict"
         if held_out is None
@@ -184,8 +184,6 @@ def _dry_run(config: SftConfig, *, as_json: bool) -> int:
         "learning rate": f"{plan['learning_rate']:g}",
         "steps": f"{plan['steps']:,} ({plan['steps_per_epoch']:,} an epoch)",
     }
-    if train["sampled_rows"] is None:
-        del fields["sampled ids"]
     if plan["training_bytes"] is not None:
         fields["memory"] = f"{plan['training_bytes'] / 1e9:.1f} GB for weights, gradients and optimiser"
     print_fields(fields)
