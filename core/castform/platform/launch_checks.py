@@ -23,7 +23,7 @@ def check_data(launch: SftLaunch, *, train: Path, held_out: Path | None) -> None
     known: set[bytes] = set()
     if held_out is not None and evaluation is not None:
         known = _check_file(held_out, evaluation["digest"], keep=True)
-    both = known & _check_file(train, dataset["digest"], keep=False, among=known)
+    both = known & _check_file(train, dataset.get("digest"), keep=False, among=known)
     if both:
         raise JobLaunchError(
             f"{len(both)} of the held-out rows are training rows too, so their loss would show nothing",
@@ -33,9 +33,9 @@ def check_data(launch: SftLaunch, *, train: Path, held_out: Path | None) -> None
 
 
 def _check_file(
-    path: Path, digest: str, *, keep: bool, among: AbstractSet[bytes] = frozenset()
+    path: Path, digest: str | None, *, keep: bool, among: AbstractSet[bytes] = frozenset()
 ) -> set[bytes]:
-    """Return hashes of the rows (`keep`), or of those in `among`, of a file that has this SHA-256."""
+    """Return hashes of the rows (`keep`), or of those in `among`, of a file that has this SHA-256 (None: any)."""
     whole, rows = hashlib.sha256(), set()
     try:
         with path.open("rb") as file:
@@ -49,6 +49,6 @@ def _check_file(
         raise JobLaunchError(
             f"the dataset {path} cannot be read: {error.strerror or error}", NOT_FOUND, hint=_UPLOAD
         ) from error
-    if whole.hexdigest() != digest:
+    if digest is not None and whole.hexdigest() != digest:
         raise JobLaunchError(f"the dataset {path} is not what was uploaded", BAD_REQUEST, hint=_UPLOAD)
     return rows

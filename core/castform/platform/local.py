@@ -18,7 +18,7 @@ from castform.platform.errors import JobLaunchError, TrainerError
 from castform.platform.job import CONFIG_FILE, JOB_FOLDER, start_job, watch_job
 from castform.platform.launch_checks import check_data
 from castform.platform.model_default import find_model
-from castform.platform.request import Answer, Scalars, SftLaunch
+from castform.platform.request import Answer, Scalars, SftLaunch, check_sft_launch
 from castform.platform.run_answers import describe_details, describe_events, describe_run, describe_scalars
 from castform.platform.sft_settings import Sections, make_settings, write_toml
 from castform.platform.storage import FOLDER, LocalStorage
@@ -31,7 +31,7 @@ KIND = "sft"
 LAUNCHED = "launched"
 """Event that keeps the request which a run was launched with."""
 NEEDED = ("torch", "transformers", "peft", "castform_trainer")
-NOT_FOUND, CONFLICT = 404, 409
+BAD_REQUEST, NOT_FOUND, CONFLICT = 400, 404, 409
 ACTIVE = ("pending", "running")
 LAUNCH_LOCK = "launch.lock"
 
@@ -50,6 +50,10 @@ class LocalTransport:
 
     def launch_sft_run(self, launch: SftLaunch) -> Answer:
         """Check what can be checked at once, store the run, start its process. JobLaunchError."""
+        try:
+            check_sft_launch(launch)
+        except ValueError as error:
+            raise JobLaunchError(str(error), BAD_REQUEST) from error
         model = find_model(launch.get("model"), models=self._home / "models")
         train = self._find_data(launch["dataset"]["path"])
         held_out = train.with_name(EVAL_FILE) if "eval" in launch else None
@@ -112,7 +116,7 @@ class LocalTransport:
         try:
             return LocalStorage(self._home / FOLDER).find(path)
         except ValueError as error:
-            raise JobLaunchError(str(error), NOT_FOUND) from error
+            raise JobLaunchError(str(error), BAD_REQUEST) from error
 
     def _check_twin(self, launch: SftLaunch, config: SftConfig) -> None:
         """Raise JobLaunchError while the same run is going on: a second one would only repeat it."""

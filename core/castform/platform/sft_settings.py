@@ -9,7 +9,7 @@ from typing import Any
 
 from castform.platform.model_default import FoundModel
 from castform.platform.request import SftLaunch
-from castform.platform.training_config import DEFAULT_WIDTH, WIDTHS
+from castform.platform.training_config import DEFAULT_WIDTH, WIDTHS, SftTrainingConfig
 
 Sections = dict[str, dict[str, Any]]  # TOML values
 
@@ -38,7 +38,7 @@ def make_settings(launch: SftLaunch, *, model: FoundModel, train: Path, held_out
     not chosen comes with every checkpoint. The context is never above what the model reads: a row
     that is longer could not be trained on anyhow.
     """
-    args = dict(launch["args"])
+    args = SftTrainingConfig(**launch["args"], model=launch.get("model")).to_args()
     args.setdefault("global_batch_size", WIDTHS.get(launch.get("model", ""), DEFAULT_WIDTH))
     if held_out is not None:
         args.setdefault("eval_interval", args["save_interval"])

@@ -185,6 +185,13 @@ def test_what_was_not_chosen_is_the_platforms(tmp_path, model, batch):
     assert SftConfig.model_validate(settings_of(config, tmp_path)).eval.every == 0
 
 
+def test_arguments_that_a_launch_leaves_out_have_their_defaults(tmp_path):
+    launch = {"name": "r", "dataset": {}, "args": {}}
+    paths = {"train": tmp_path / "train.jsonl", "held_out": tmp_path / "eval.jsonl"}
+    found = make_settings(launch, model=FoundModel(id="tiny", context_tokens=None), **paths)
+    assert found == settings_of(SftTrainingConfig(), tmp_path, with_eval=True)
+
+
 def test_the_context_is_never_above_what_the_model_reads(tmp_path):
     config = SftTrainingConfig()
     for tokens, expected in ((512, 512), (32768, 8192), (None, 8192)):
@@ -277,3 +284,49 @@ def test_the_page_names_every_argument_with_its_setting():
     rows_of_five = [cells for line in lines if len(cells := line.split("|")) == 6]
     shown = {cells[1].strip(" `"): cells[4].strip(" `") for cells in rows_of_five if "`" in cells[1]}
     assert shown == {**PLACES, "model": "model.id", "lora_rank": "lora.rank`, `lora.alpha"}
+
+
+BODY = {
+    "name": "r",
+    "dataset": {
+        "format": "benchmax-sft-v1",
+        "path": "datasets/r/0/train.jsonl",
+        "digest": "0" * 64,
+        "rows": 1,
+    },
+    "args": {},
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"name": ""}, "name must be a line of text"),
+        ({"name": None}, "name must be a line of text"),
+        ({"extra": 1}, "the launch may not have extra"),
+        ({"dataset": []}, "dataset must be an object"),
+        ({"dataset": {"format": "benchmax-sft-v1"}}, "dataset has no path"),
+        ({"dataset": {**BODY["dataset"], "path": 3}}, "dataset.path must be a text"),
+        ({"dataset": {**BODY["dataset"], "digest": None}}, "dataset.digest must be a text"),
+        ({"dataset": {**BODY["dataset"], "path": "../../etc/passwd"}}, "is not a path in the storage"),
+        ({"dataset": {**BODY["dataset"], "path": "/etc/passwd"}}, "is not a path in the storage"),
+        ({"dataset": {**BODY["dataset"], "format": "other"}}, "the format 'other', not benchmax-sft-v1"),
+        ({"args": {"num_epoch": 1}}, "args may not have num_epoch"),
+        ({"args": {"model": "tiny"}}, "args may not have model"),
+        ({"args": {"num_epochs": 0}}, "num_epochs must be between 1 and 100"),
+        ({"args": {"eval_interval": 5}}, "eval_interval is set, but there are no held-out rows"),
+        ({"eval": {"rows": 1}}, "eval has no digest"),
+        ({"eval": {"rows": 1, "digest": 1}}, "eval.digest must be a text"),
+        ({"model": 3}, "model must be a name"),
+    ],
+)
+def test_a_launch_from_anywhere_is_checked_before_anything_is_touched(home, change, text):
+    pull(home, "tiny")
+    with pytest.raises(JobLaunchError, match=text) as caught:
+        LocalTransport().launch_sft_run({**BODY, **change})
+    assert caught.value.status_code == 400
+
+
+def test_a_launch_without_the_name_is_refused_too(home):
+    with pytest.raises(JobLaunchError, match="the launch has no name, dataset, args"):
+        LocalTransport().launch_sft_run({})
