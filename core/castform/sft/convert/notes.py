@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 NOTES: dict[str, str] = {
-    "bom_removed": "a byte order mark was removed",
     "arguments_decoded": "the arguments of a call were encoded twice; the inner text is kept to the character",
     "arguments_empty": "a call had no arguments, which is written {}",
     "arguments_encoded": "the arguments of a call were an object; they are its JSON text now",
+    "bom_removed": "a byte order mark was removed",
     "call_id_added": "a call or result had no id and got one",
     "call_id_renamed": "two calls of the row had the same id; the later one and its result got another",
     "call_wrapped": "a call or tool lacked its usual frame (`type`, `function`) and got it",
@@ -45,18 +45,18 @@ NOTES: dict[str, str] = {
 """Every code that a note can have, and what it says. Codes stay; wording may change."""
 
 REFUSALS: dict[str, str] = {
-    "cut_off": "the file ends, or stops making sense, before its rows do",
-    "completion_missing": "there is no completion or output to train on",
     "call_not_json": "a function call is not JSON with a name and arguments",
     "column_type": "a column holds a value of a kind that the format does not have there",
     "columns_clash": "two columns say different things about the same",
+    "completion_missing": "there is no completion or output to train on",
+    "cut_off": "the file ends, or stops making sense, before its rows do",
     "history_invalid": "the history is not a list of pairs of question and answer",
     "multimodal": "content other than text: images, audio or files",
     "other_format": "the row is of another format than the one converted from",
     "preference_pair": "the row holds a better and a worse answer, for preference training",
     "preference_rejected": "the row's answer is labelled as one not to give",
     "result_unlinked": "a tool result answers no call that can be told",
-    "role_unknown": "a role that the format does not have",
+    "speaker_unknown": "the name of a speaker that is not among those known",
     "text_only": "the row is plain text without turns",
     "unknown_row": "none of the columns that the format needs are there",
 }

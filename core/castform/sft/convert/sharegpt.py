@@ -109,7 +109,7 @@ def _message(turn: object, place: Place) -> object:
     role = ROLES.get(speaker.lower()) if isinstance(speaker, str) else None
     if role is None:
         text = f"{role_key} is {shown(speaker)}; known are {named(ROLES)}"
-        raise RefusedError("role_unknown", f"{place.message}.{role_key}", text)
+        raise RefusedError("speaker_unknown", f"{place.message}.{role_key}", text)
     rest = {key: value for key, value in turn.items() if key not in (role_key, value_key)}
     for key in ("role", "content", *(("tool_calls",) if role == "call" else ())):
         if key in rest:

@@ -158,8 +158,12 @@ def test_two_system_messages_that_differ_are_refused_and_equal_ones_are_one():
 @pytest.mark.parametrize(
     ("row", "code", "location"),
     [
-        ({"conversations": [turn("alien", "q")]}, "role_unknown", "$.conversations[0].from"),
-        ({"conversations": [turn("human", "q"), {"value": "x"}]}, "role_unknown", "$.conversations[1].role"),
+        ({"conversations": [turn("alien", "q")]}, "speaker_unknown", "$.conversations[0].from"),
+        (
+            {"conversations": [turn("human", "q"), {"value": "x"}]},
+            "speaker_unknown",
+            "$.conversations[1].role",
+        ),
         (
             {"conversations": [turn("human", ""), turn("gpt", "a")]},
             "content_empty",
