@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o", "--output", type=Path, metavar="FILE", help="where to write; without it nothing is written"
     )
-    parser.add_argument("--report", type=Path, metavar="FILE", help="a JSON line on every row")
+    parser.add_argument("--report", type=Path, metavar="FILE", help="a JSON line on every row or rollout")
     parser.add_argument(
         "--drop",
         action="append",

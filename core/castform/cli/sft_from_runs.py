@@ -87,15 +87,26 @@ def check_no_run_options(args: argparse.Namespace) -> None:
     """Raise UsageError for options that mean nothing without --run."""
     given = [OPTIONS[field] for field in given_options(args)]
     if given:
-        raise UsageError(f"{', '.join(given)} choose rollouts of a run", hint="--run RUN names one")
+        raise UsageError(
+            f"{', '.join(given)}: options that choose rollouts of a run, and no run is given",
+            hint="--run RUN names one",
+        )
 
 
 def convert_chosen(args: argparse.Namespace) -> int:
     """Convert the runs that were named and show what became of their rollouts."""
     from castform.runs import RunStore
-    from castform.sft.from_runs import Choice, convert_runs, default_split, write_rows
+    from castform.sft.from_runs import (
+        Choice,
+        check_paths,
+        convert_runs,
+        default_split,
+        write_report,
+        write_rows,
+    )
 
     _refuse_file_options(args)
+    check_paths(args.output, args.report)
     given = given_options(args)
     with RunStore.open() as store:
         given.setdefault("split", default_split(store, args.runs))
@@ -106,8 +117,9 @@ def convert_chosen(args: argparse.Namespace) -> int:
         converted = convert_runs(store, args.runs, choice)
     tokens = None
     if args.output is not None and converted.rows:
-        _check_folder(args.output)
         tokens = write_rows(converted, args.output)
+    if args.report is not None:
+        write_report(converted.report, args.report)
     if args.json:
         print_json(
             {**converted.report.as_dict(), "split": choice.split, "output": args.output, "tokens": tokens}
@@ -130,13 +142,6 @@ def _refuse_file_options(args: argparse.Namespace) -> None:
     given = [name for name, value in others.items() if value]
     if given:
         raise UsageError(f"--run converts rollouts, so it does not take {', '.join(given)}")
-
-
-def _check_folder(path: Path) -> None:
-    if not path.absolute().parent.is_dir():
-        raise UsageError(f"cannot write {path}: there is no folder {path.parent}")
-    if path.is_dir():
-        raise UsageError(f"cannot write {path}: it is a folder")
 
 
 def _show(converted: Converted, choice: Choice, output: Path | None, tokens: Path | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -26,7 +27,7 @@ KINDS = ("train", "eval", "rescore")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Converted:
-    """Rows in the order in which their rollouts were stored."""
+    """Rows in the order of runs as given, then of steps, groups and samples."""
 
     rows: tuple[bytes, ...]
     r"""Canonical, each with its `\n`."""
@@ -77,7 +78,7 @@ def convert_runs(store: RunStore, run_ids: Sequence[str], choice: Choice) -> Con
     candidates: list[_Candidate] = []
     for run in runs:
         _check_run(run)
-        rollouts = store.list_rollouts(run.run_id)
+        rollouts = sorted(store.list_rollouts(run.run_id), key=_order)
         _check_rollouts(run, rollouts, choice)
         calls = StoredCalls(store, run)
         for rollout in rollouts:
@@ -136,6 +137,13 @@ def _check_rollouts(run: RunRecord, rollouts: Sequence[RolloutRecord], choice: C
             f"no rollout of run {run.run_id} has a reward called {choice.reward!r}",
             hint=f"it has {', '.join(known)}" if known else "none of its rollouts was scored",
         )
+
+
+def _order(rollout: RolloutRecord) -> tuple[object, ...]:
+    """Return where a rollout comes: by step, group and sample, however fast each was stored."""
+    parts = re.split(r"([0-9]+)", rollout.group_id)  # text and number in turn
+    numbered = [int(part) if place % 2 else part for place, part in enumerate(parts)]
+    return rollout.step, rollout.mode, *numbered, rollout.sample
 
 
 def _value(rollout: RolloutRecord, choice: Choice) -> float | None:
@@ -199,7 +207,7 @@ def _group(candidates: Iterable[_Candidate], choice: Choice) -> list[list[_Candi
 
 
 def _best_first(group: Sequence[_Candidate], choice: Choice) -> list[_Candidate]:
-    """Order by reward; equal ones stay as they were stored. Without `best_of` the order is that of storage."""
+    """Order by reward; equal ones stay in the order of their samples, and all do without `best_of`."""
     return list(group) if choice.best_of is None else sorted(group, key=lambda one: -one.value)
 
 

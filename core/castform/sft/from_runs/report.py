@@ -33,7 +33,7 @@ class RolloutOutcome:
 
 @dataclass(kw_only=True, slots=True)
 class Report:
-    """Every rollout once, in the order in which it was stored."""
+    """Every rollout once, in the order of steps, groups and samples."""
 
     rollouts: Sequence[RolloutOutcome] = ()
     trained_turns: int = 0

@@ -58,7 +58,7 @@ def last_texts(converted):
     return [row["messages"][-1]["content"] for row in rows_of(converted)]
 
 
-def test_the_best_of_each_group_are_taken_in_the_order_in_which_they_were_stored(store):
+def test_the_best_of_each_group_are_taken(store):
     run = store_run(
         store,
         [
@@ -99,6 +99,13 @@ def test_best_of_counts_over_the_groups_of_an_example_when_asked(store):
     assert last_texts(convert_runs(store, [run], Choice(best_of=1, per_example=True))) == ["b", "c"]
     again = store_run(store, [answer("d", 1.0)])
     assert last_texts(convert_runs(store, [run, again], Choice(best_of=1, per_example=True))) == ["c", "d"]
+
+
+def test_the_order_is_that_of_steps_groups_and_samples_however_fast_each_was_stored(store):
+    names = ["eval-10", "eval-2", "eval-0"]
+    groups = [[answer(name, group=name, question=name)] for name in names]
+    run = store_run(store, *groups, [answer("late", group="eval-1")], steps=[1, 1, 1, 0])
+    assert last_texts(convert_runs(store, [run], Choice())) == ["late", "eval-0", "eval-2", "eval-10"]
 
 
 def test_a_component_can_be_chosen_by(store):
