@@ -169,7 +169,7 @@ def test_a_cancelled_run_keeps_a_checkpoint_and_the_same_run_is_not_launched_twi
     assert line.startswith("eval,eval/loss,0,5.")
 
 
-def launched_without_a_process(home: Path, **args) -> tuple[str, list[str]]:
+def launched_without_a_process(home: Path, train: str = "train.jsonl", **args) -> tuple[str, list[str]]:
     """Store a run as a launch does, and return its id and the words that its process would get."""
     launch = {
         "name": "by hand",
@@ -177,7 +177,7 @@ def launched_without_a_process(home: Path, **args) -> tuple[str, list[str]]:
         "args": {**SftTrainingConfig().to_args(), **args},
     }
     model = FoundModel(id="tiny", context_tokens=512)
-    settings = make_settings(launch, model=model, train=home.parent / "train.jsonl", held_out=None)
+    settings = make_settings(launch, model=model, train=home.parent / train, held_out=None)
     with RunStore.open(home) as store:
         record = store.create_run(kind="sft", name="by hand", config={})
         folder = record.run_dir / JOB_FOLDER
@@ -190,14 +190,17 @@ def launched_without_a_process(home: Path, **args) -> tuple[str, list[str]]:
 
 
 def test_a_row_over_the_context_is_a_failed_run_that_names_it(here, capsys):
-    run_id, words = launched_without_a_process(here, max_context_tokens=30)
+    rows = make_rows(3)
+    rows[1]["messages"][0]["content"] = "?" * 300
+    write_rows(here.parent / "long.jsonl", rows)
+    run_id, words = launched_without_a_process(here, "long.jsonl", max_context_tokens=256)
     assert main(words) == 2
-    assert "have more than 30 tokens" in capsys.readouterr().err
+    assert "1 of 3 rows have more than 256 tokens" in capsys.readouterr().err
     with TrainerClient() as client:
         run = client.get_run(run_id)
         assert run["status"] == "failed"
-        assert "rows have more than 30 tokens" in run["error"]
-        assert "line 1 (row 0)" in run["error"]
+        assert "1 of 3 rows have more than 256 tokens" in run["error"]
+        assert "line 2 (row 1): 3" in run["error"]
         assert client.get_run_details(run_id)["errorCount"] == 1
 
 
