@@ -28,27 +28,31 @@ _SLOT_SHIFT = 64 - 6
 assert SLOTS == 1 << 6
 
 
-def _draw_rounds() -> list[tuple[int, int]]:
+def _draw_rounds(count: int, seed: str) -> list[tuple[int, int]]:
     """Return an odd factor and an offset for each round: fixed, so that sketches are."""
-    draw = random.Random("castform.sft.checking.sketches")
-    return [(draw.getrandbits(64) | 1, draw.getrandbits(64)) for _ in range(2 * SLOTS)]
+    draw = random.Random(seed)
+    return [(draw.getrandbits(64) | 1, draw.getrandbits(64)) for _ in range(count)]
 
 
-_ROUNDS = _draw_rounds()
+_ROUNDS = _draw_rounds(16, "castform.sft.checking: slots by chance")
+_LAST_ROUNDS = _draw_rounds(SLOTS, "castform.sft.checking: one slot each")
 
 
 def make_sketch(shingles: frozenset[int]) -> bytes:
     """Return the sketch of a set that is not empty, 128 bytes."""
     slots: dict[int, int] = {}
-    for number, (factor, offset) in enumerate(_ROUNDS):
-        values = sorted([(shingle * factor + offset) & _MASK for shingle in shingles], reverse=True)
-        if number < SLOTS:
-            smallest = {value >> _SLOT_SHIFT: value for value in values}  # the last one of a slot stays
-        else:  # rounds that fill one slot for certain, so every set comes to an end
-            smallest = {number - SLOTS: values[-1]}
-        slots = {**smallest, **slots}
+    for factor, offset in _ROUNDS:
+        values = [(shingle * factor + offset) & _MASK for shingle in shingles]
+        values.sort(reverse=True)
+        smallest = {value >> _SLOT_SHIFT: value for value in values}  # the last one of a slot stays
+        smallest.update(slots)
+        slots = smallest
         if len(slots) == SLOTS:
             break
+    else:  # a small set: each slot that is still empty takes the smallest value of a round of its own
+        for slot, (factor, offset) in enumerate(_LAST_ROUNDS):
+            if slot not in slots:
+                slots[slot] = min([(shingle * factor + offset) & _MASK for shingle in shingles])
     return array("H", [slots[slot] >> _VALUE_SHIFT & 0xFFFF for slot in range(SLOTS)]).tobytes()
 
 
