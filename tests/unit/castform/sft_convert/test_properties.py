@@ -99,15 +99,95 @@ ROW = st.fixed_dictionaries(
 )
 
 
+TEXT = st.text(alphabet="ab é\u2028", min_size=1, max_size=3)
+MORE = st.dictionaries(
+    st.sampled_from(["name", "extra", "train", "weight"]), st.sampled_from([None, 0, False, "t"]), max_size=2
+)
+ARGUMENTS = st.sampled_from(["{}", '{ "a":1}', '"{\\"a\\": 1}"', "", None, {"a": [1.0]}, "[1]"])
+PARTS = st.lists(st.builds(lambda text: {"type": "text", "text": text}, TEXT), min_size=1, max_size=2)
+
+
+@st.composite
+def called(draw):
+    """Return an assistant message with calls, and results of most of them in any order."""
+    made = [
+        {
+            "id": draw(st.sampled_from(["a", "b", "call_1", None])),
+            "function": {"name": "t", "arguments": draw(ARGUMENTS)},
+        }
+        for _ in range(draw(st.integers(1, 2)))
+    ]
+    answers = [
+        {"role": "tool", "tool_call_id": each["id"], "content": draw(TEXT | PARTS | st.none())}
+        for each in made
+    ]
+    kept = draw(st.permutations(answers))[: draw(st.sampled_from([0, 1, 2, 2, 2]))]
+    return [{"role": "assistant", "content": draw(TEXT | st.none()), "tool_calls": made}, *kept]
+
+
+def said(*roles):
+    parts = {"role": st.sampled_from(roles), "content": TEXT | TEXT | PARTS}
+    return st.builds(lambda message, more: [{**more, **message}], st.fixed_dictionaries(parts), MORE)
+
+
+def spoken(speakers, values=TEXT):
+    return st.builds(
+        lambda speaker, value: [{"from": speaker, "value": value}], st.sampled_from(speakers), values
+    )
+
+
+def joined(parts, **options):
+    return st.lists(parts, **options).map(lambda found: [message for part in found for message in part])
+
+
+TALK = joined(said("user", "assistant", "assistant", "developer") | called(), min_size=1, max_size=4)
+CONVERSATION = joined(
+    spoken(["human", "user"])
+    | spoken(["gpt", "assistant"])
+    | st.tuples(
+        spoken(
+            ["function_call"], st.sampled_from(['{"name": "t", "arguments": {"a": 1.0}}', '[{"name": "t"}]'])
+        ),
+        spoken(["observation"]),
+    ).map(lambda two: two[0] + two[1]),
+    min_size=1,
+    max_size=4,
+)
+COLUMNS = st.dictionaries(
+    st.sampled_from(["id", "metadata", "_castform_id", "label"]),
+    SCALAR | st.just({"id": 1, "tools": 2}),
+    max_size=3,
+)
+NEARLY = {
+    "openai": st.fixed_dictionaries({"messages": TALK, "tools": st.just([tool("t")])}),
+    "sharegpt": st.fixed_dictionaries(
+        {"conversations": CONVERSATION, "tools": st.just(json.dumps([tool("t")]))}
+    ),
+    "alpaca": st.fixed_dictionaries(
+        {"instruction": TEXT, "output": TEXT},
+        optional={
+            "input": TEXT | st.none(),
+            "history": st.lists(st.lists(TEXT, min_size=2, max_size=2), max_size=2),
+        },
+    ),
+    "prompt-completion": st.fixed_dictionaries(
+        {"prompt": TEXT | TALK, "completion": TEXT | TALK, "tools": st.just([tool("t")])}
+    ),
+}
+"""Rows as they are in the field, most of which can be kept."""
+ROWS = {name: st.builds(lambda row, more: {**more, **row}, rows, COLUMNS) for name, rows in NEARLY.items()}
+
+
 def outcomes_of(name, rows):
     return list(
         convert_rows([SourceRow(None, index, row) for index, row in enumerate(rows)], FORMATS[name].convert)
     )
 
 
-@given(name=st.sampled_from(list(FORMATS)), rows=st.lists(ROW | JSON, min_size=1, max_size=3))
+@given(name=st.sampled_from(list(FORMATS)), data=st.data())
 @settings(deadline=None, max_examples=80)
-def test_whatever_comes_in_is_counted_and_what_is_written_validates(name, rows):
+def test_whatever_comes_in_is_counted_and_what_is_written_validates(name, data):
+    rows = data.draw(st.lists(ROWS[name] | ROWS[name] | ROW | JSON, min_size=1, max_size=3))
     before = json.dumps(rows)
     outcomes = outcomes_of(name, rows)
     assert json.dumps(rows) == before
