@@ -269,6 +269,10 @@ def test_ids_that_say_something_else_than_their_row_are_refused_even_without_mar
     tokens_path(path).write_text("".join(json.dumps(one) + "\n" for one in found))
     with pytest.raises(UsageError, match=r"do not read as messages\[1\] of row 1 with the tokenizer"):
         plan_of(model, path)
+    found[1]["samples"][0]["turns"].pop()
+    tokens_path(path).write_text("".join(json.dumps(one) + "\n" for one in found))
+    with pytest.raises(UsageError, match="does not have every trained message of row 1 once"):
+        plan_of(model, path)
 
 
 def test_a_damaged_file_of_ids_is_named_with_its_line(rows, model, tmp_path):

@@ -73,6 +73,7 @@ class SampledRows:
         if found.marks is not None and found.marks not in self._known:
             self._check_marks(found.marks)
             self._known.add(found.marks)
+        self._check_complete(number, row, found)
         for sample in found.samples:
             start = 0
             for turn in sample.turns:
@@ -95,32 +96,39 @@ class SampledRows:
                 hint=HINT,
             )
 
+    def _check_complete(self, number: int, row: Mapping[str, Any], found: TokenRow) -> None:
+        """Raise UsageError unless the samples have each message of weight 1 once and nothing else."""
+        wanted = [
+            place
+            for place, message in enumerate(row["messages"])
+            if message["role"] == "assistant" and message.get("weight", 1)
+        ]
+        if sorted(turn.message for sample in found.samples for turn in sample.turns) != wanted:
+            raise UsageError(
+                f"{self.path} does not have every trained message of row {number} once", hint=HINT
+            )
+
     def _check_turn(
         self, number: int, row: Mapping[str, Any], sample: TokenSample, turn: TokenTurn, start: int
     ) -> None:
         """Raise UsageError unless the reply's ids read as the row's message."""
-        messages = row["messages"]
-        message = messages[turn.message] if turn.message < len(messages) else {"role": "none"}
-        if message["role"] == "assistant" and message.get("weight", 1):
-            generation = Generation(
-                ids=sample.ids[turn.start : turn.end], logprobs=(), finish_reason="stop", version=0
-            )
-            read, _ = self._reader.read(
-                generation,
-                prompt_text=self._template.codec.decode_exactly(
-                    sample.ids[max(start, turn.start - TAIL) : turn.start]
-                ),
-                stop=(),
-                tools=row.get("tools") or (),
-                call_key="",
-            )
-            if _is_same(read, message):
-                return
-        raise UsageError(
-            f"the token ids in {self.path} do not read as messages[{turn.message}] of row {number} "
-            f"with the tokenizer of {self._template.name}",
-            hint=HINT,
+        generation = Generation(
+            ids=sample.ids[turn.start : turn.end], logprobs=(), finish_reason="stop", version=0
         )
+        tail = sample.ids[max(start, turn.start - TAIL) : turn.start]
+        read, _ = self._reader.read(
+            generation,
+            prompt_text=self._template.codec.decode_exactly(tail),
+            stop=(),
+            tools=row.get("tools") or (),
+            call_key="",
+        )
+        if not _is_same(read, row["messages"][turn.message]):
+            raise UsageError(
+                f"the token ids in {self.path} do not read as messages[{turn.message}] of row {number} "
+                f"with the tokenizer of {self._template.name}",
+                hint=HINT,
+            )
 
 
 def _make_sample(number: int, sample: TokenSample) -> Sample:
