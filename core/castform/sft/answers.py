@@ -32,7 +32,7 @@ class Answer:
     """The same as the row's own turn: in text without outer whitespace, in names and arguments of
     its calls. Thinking is left out where the model's template marks it."""
     cut: bool
-    """It had not ended after half as many tokens again as the row's own turn, and 32."""
+    """It had not ended after half as many tokens again as the row's own turn, and 16."""
     tokens: int
 
 

@@ -83,7 +83,7 @@ def test_a_row_is_asked_up_to_its_last_trained_turn():
     assert text_of(question.prompt_ids) == prompt
     assert question.message is row["messages"][3]
     size = len(question.answer_ids)
-    assert question.max_new_tokens == size + size // 2 + 32
+    assert question.max_new_tokens == size + size // 2 + 16
 
 
 def test_the_last_turn_is_found_among_several_samples_of_a_row():
@@ -183,3 +183,14 @@ def test_thinking_is_left_out_where_the_template_marks_it():
     assert found.text.startswith("<think>") and "let me count" in found.text
     assert not judge(row, "<think>\ntwo and two\n</think>\n\n5", template=template).correct
     assert judge(row, "4", template=template).correct
+
+
+def test_a_turn_that_ordinary_text_ends_is_cut_there():
+    template = make_template(CHATML_TEMPLATE.replace("<|im_end|>", "</turn>"))
+    row = {"messages": [user("a"), assistant("b c")]}
+    reader = AnswerReader(template, end_ids=(END,))
+    assert reader.stop == ("</turn>",)
+    assert judge(row, "b c</turn>", template=template).correct  # and then the model's own end token
+    assert judge(row, "b c", template=template).correct
+    assert not judge(row, "b</turn> c", template=template).correct
+    assert judge(row, "b c</turn>", template=template).text == "b c"

@@ -17,7 +17,7 @@ from castform_trainer.gateway.replies import ReplyReader
 from castform_trainer.sft.batch import Sample
 from castform_trainer.sft.turn_template import TurnTemplate
 
-MARGIN_TOKENS = 32
+MARGIN_TOKENS = 16
 PROMPT_TAIL = 16
 """Last ids of a prompt, which tell whether it opened thinking."""
 
@@ -31,7 +31,7 @@ class Question:
     answer_ids: tuple[int, ...]
     """The row's own turn, with what ends it."""
     max_new_tokens: int
-    """Half as many again as the row's own turn has, and 32; never past the context."""
+    """Half as many again as the row's own turn has, and 16; never past the context."""
     message: Mapping[str, Any]
     """The row's own turn."""
     tools: Sequence[Mapping[str, Any]]
