@@ -60,7 +60,7 @@ def show_answers(store: RunStore, args: argparse.Namespace) -> int:
         print_text()
         print_text(describe_answers(exact_match, loss=verdicts[-1].result["word"]))
     if len(shown) < len(rows):
-        print_note(f"{len(rows) - len(shown)} rows with the same outcome as before are left out (--all)")
+        print_note(f"{len(rows) - len(shown)} rows with the same answer as before are left out (--all)")
     return 0
 
 
