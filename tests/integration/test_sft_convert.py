@@ -103,6 +103,16 @@ def test_a_packed_file_with_a_byte_order_mark_is_read_and_told(tmp_path, capsys)
     assert SftDataset.from_jsonl("out.jsonl").rows == [TALK]
 
 
+def test_a_column_is_dropped_and_one_that_is_not_there_is_named(tmp_path, capsys):
+    source = write(tmp_path / "in.jsonl", {**TURNS, "text": "x"})
+    words = ["sft", "convert", source, "-o", "out.jsonl", "--drop", "text", "--drop", "txet"]
+    assert main(words) == 0
+    said = capsys.readouterr()
+    assert "column_dropped" in said.out and "kept_in_metadata" not in said.out
+    assert "so --drop txet did nothing" in said.err and "--drop text " not in said.err
+    assert SftDataset.from_jsonl("out.jsonl").rows == [TALK]
+
+
 def test_a_format_is_taken_at_its_word(tmp_path, capsys):
     source = write(tmp_path / "in.jsonl", TURNS, {"text": "x"})
     assert main(["sft", "convert", source]) == 1

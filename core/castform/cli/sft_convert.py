@@ -71,6 +71,8 @@ def run(args: argparse.Namespace) -> int:
     else:
         _show(done, asked_for_output=args.output is not None)
     tally = done.tally
+    for column in sorted({*args.drop} - tally.dropped):
+        print_note(f"no row that was written has {column}, so --drop {column} did nothing")
     return 0 if not tally.refused or (args.allow_refused and tally.written) else 1
 
 

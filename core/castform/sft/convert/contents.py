@@ -7,6 +7,19 @@ from castform.sft.convert.draft import Draft
 from castform.sft.convert.notes import RefusedError
 
 TEXT_PARTS = ("text", "input_text", "output_text")
+OTHER_PARTS = (
+    "refusal",
+    "image_url",
+    "input_image",
+    "image",
+    "input_audio",
+    "audio",
+    "audio_url",
+    "video",
+    "video_url",
+    "file",
+    "input_file",
+)
 TEXT_KEYS = {"text", "type"}
 
 
@@ -22,9 +35,17 @@ def read_content(content: object, location: str, draft: Draft) -> object:
     return "".join(texts)
 
 
+def is_parts(content: object) -> bool:
+    """Return whether content is a list of parts, and not one that a tool gave as its result."""
+    known = (*TEXT_PARTS, *OTHER_PARTS)
+    return (
+        isinstance(content, list)
+        and bool(content)
+        and all(isinstance(part, dict) and part.get("type") in known for part in content)
+    )
+
+
 def _part_text(part: object, location: str, draft: Draft) -> str:
-    if isinstance(part, str):
-        return part
     if not isinstance(part, dict):
         raise RefusedError("column_type", location, f"a part of the content is {shown(part)}, not an object")
     kind = part.get("type", "text")

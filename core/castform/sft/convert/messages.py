@@ -7,7 +7,7 @@ from typing import Any
 
 from benchmax.sft.wording import shown
 from castform.sft.convert.calls import read_calls
-from castform.sft.convert.contents import read_content
+from castform.sft.convert.contents import is_parts, read_content
 from castform.sft.convert.draft import Draft, Place, Row, json_text
 from castform.sft.convert.linking import CallLinks
 from castform.sft.convert.notes import RefusedError
@@ -49,7 +49,9 @@ def _read_message(message: Row, index: int, place: Place, draft: Draft, links: C
         found["role"] = ROLE_NAMES[role]
         draft.note("role_renamed", f"{location}.role", f"{role} is {found['role']}")
     if "content" in message:
-        found["content"] = read_content(message["content"], place.content, draft)
+        content = message["content"]
+        is_data = found.get("role") == "tool" and not is_parts(content)
+        found["content"] = content if is_data else read_content(content, place.content, draft)
     if not WEIGHT_KEYS.isdisjoint(message):
         _read_weight(message, found, location, draft)
     role = found.get("role")

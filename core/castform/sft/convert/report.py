@@ -31,6 +31,8 @@ class ConversionTally:
         self.written = 0
         self.same = 0
         self.refused = 0
+        self.dropped: set[str] = set()
+        """Columns that were dropped of any row."""
         self.notes: dict[str, CodeCount] = {}
         self.refusals: dict[str, CodeCount] = {}
 
@@ -49,6 +51,8 @@ class ConversionTally:
         for code in dict.fromkeys(note.code for note in outcome.notes):
             groups.setdefault(code, CodeCount()).rows += 1
         for note in outcome.notes:
+            if note.code == "column_dropped":
+                self.dropped.add(note.location.removeprefix("$."))
             group = groups[note.code]
             group.count += 1
             if len(group.examples) < MAX_EXAMPLES:

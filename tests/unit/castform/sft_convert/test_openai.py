@@ -340,16 +340,31 @@ def test_a_refusal_is_what_the_model_said():
     assert notes == [("refusal_as_content", "$.messages[1].refusal")]
 
 
-@pytest.mark.parametrize("content", [None, {"celsius": 3}, ["a", "b"]])
-def test_results_that_are_no_text_become_text(content):
+@pytest.mark.parametrize(
+    ("content", "text", "code"),
+    [
+        (None, "", "nulls_removed"),
+        ({"celsius": 3}, '{"celsius": 3}', "content_encoded"),
+        (["a", "b"], '["a", "b"]', "content_encoded"),
+        ([{"type": "web", "text": "a"}], '[{"type": "web", "text": "a"}]', "content_encoded"),
+        ([], "[]", "content_encoded"),
+        (3.0, "3.0", "content_encoded"),
+        ([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}], "ab", "content_joined"),
+    ],
+)
+def test_results_that_are_no_text_become_text_and_data_stays_data(content, text, code):
     row = {
         "messages": [user("q"), calls(call("t")), result("c1", content), assistant("a")],
         "tools": [tool("t")],
     }
-    found, _ = convert("openai", row)
-    assert found["messages"][2]["content"] == {"dict": '{"celsius": 3}', "list": "ab"}.get(
-        type(content).__name__, ""
-    )
+    found, notes = convert("openai", row)
+    assert found["messages"][2]["content"] == text
+    assert [each for each, _ in notes] == [code]
+
+
+def test_parts_that_are_no_objects_are_refused():
+    note = refusal("openai", {"messages": [user(["a", "b"]), assistant("c")]})
+    assert (note.code, note.location) == ("column_type", "$.messages[0].content[0]")
 
 
 @pytest.mark.parametrize(
