@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -179,13 +179,14 @@ def _take(
     seen: dict[str, str] = {}
     for group in _group(candidates, choice):
         used = 0
+        transcripts = _read_transcripts(store, group)
         for candidate in _best_first(group, choice):
             run, rollout = candidate.run, candidate.rollout
             if choice.best_of is not None and used >= choice.best_of:
                 outcomes[candidate.place] = _outcome(run, rollout, f"not among the best {choice.best_of}")
                 continue
             try:
-                found = _convert(store, candidate, choice, seen)
+                found = _convert(candidate, transcripts[candidate.place], choice, seen)
             except _RefusedError as refusal:
                 outcomes[candidate.place] = _outcome(run, rollout, refusal.reason, refusal.detail)
                 continue
@@ -211,13 +212,29 @@ def _best_first(group: Sequence[_Candidate], choice: Choice) -> list[_Candidate]
     return list(group) if choice.best_of is None else sorted(group, key=lambda one: -one.value)
 
 
-def _convert(store: RunStore, candidate: _Candidate, choice: Choice, seen: dict[str, str]) -> _Taken:
+def _read_transcripts(store: RunStore, group: Sequence[_Candidate]) -> dict[int, Sequence[Mapping[str, Any]]]:
+    """Return the transcripts of a group by place, one query a run."""
+    by_run: dict[str, list[_Candidate]] = {}
+    for candidate in group:
+        by_run.setdefault(candidate.run.run_id, []).append(candidate)
+    found: dict[int, Sequence[Mapping[str, Any]]] = {}
+    for run_id, candidates in by_run.items():
+        texts = store.read_transcripts(run_id, [each.rollout.rollout_id for each in candidates])
+        found.update({each.place: texts.get(each.rollout.rollout_id, ()) for each in candidates})
+    return found
+
+
+def _convert(
+    candidate: _Candidate,
+    transcript: Sequence[Mapping[str, Any]],
+    choice: Choice,
+    seen: dict[str, str],
+) -> _Taken:
     """Return the rows of one rollout, all or none. Raises _RefusedError."""
     run, rollout = candidate.run, candidate.rollout
     calls = candidate.calls.read(rollout)
     if not calls:
         raise _RefusedError("its calls were not kept" if calls is None else "no model was asked")
-    transcript = store.read_transcripts(run.run_id, [rollout.rollout_id]).get(rollout.rollout_id, [])
     try:
         conversations = find_conversations(calls, transcript)
     except UnfitError as error:
