@@ -33,6 +33,7 @@ def limit_time(seconds: float, *, called_from: str) -> Iterator[None]:
     limit = _Limit(seconds, called_from)
     try:
         try:
+            limit.start()
             yield
         finally:
             limit.end()
@@ -60,6 +61,9 @@ class _Limit:
         self._ended = threading.Event()
         self._sending = threading.Lock()
         self._watch = threading.Thread(target=self._run, name="rule-limit", daemon=True)
+
+    def start(self) -> None:
+        """Count from here. What comes after is interrupted, be it the end of this."""
         self._watch.start()
 
     def end(self) -> None:
