@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from castform.cli.output import print_fields, print_marked, print_table, print_text
 from castform.sft.checking.copies import NEAR, Copies, Copy
@@ -24,9 +26,9 @@ def print_report(report: CheckReport) -> None:
     if report.model is not None and report.model.preview is not None:
         _print_preview(report.model.preview)
     for fault in report.faults:
-        print_text(f"refused: {fault.message}")
+        print_text(f"refused: {_from_here(fault.message)}")
         if fault.hint:
-            print_text(f"  way out: {fault.hint}")
+            print_text(f"  way out: {_from_here(fault.hint)}")
         print_text()
     for each in report.unchecked:
         print_text(f"not checked: {each.what}: {each.why}")
@@ -40,6 +42,11 @@ def print_report(report: CheckReport) -> None:
             None: "nothing is wrong so far, but whether training would start is not known",
         }[report.would_train]
     )
+
+
+def _from_here(text: str) -> str:
+    """Return a text in which paths below the current folder start there, as they were most likely given."""
+    return text.replace(f"{Path.cwd()}{os.sep}", "")
 
 
 def _print_file(report: CheckReport, split: str, file: FileReport) -> None:

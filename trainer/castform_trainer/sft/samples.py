@@ -82,7 +82,7 @@ def make_samples(
             "cannot_mask",
             UsageError(
                 f"{path}: {len(faults)} of {len(dataset)} rows cannot be masked\n{_list(listed)}",
-                hint=f"`castform sft check {path} -m MODEL` shows them in their context",
+                hint="leave them out, or train a model whose chat template shows what they hold",
             ),
         )
     check_lengths(samples, dataset, path=path, limit=limit, report=report)
