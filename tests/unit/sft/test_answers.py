@@ -168,4 +168,5 @@ def test_a_model_with_another_kind_of_layer_answers_by_reading_anew(reader):
     questions = make_questions()
     replies = generate_replies(learner, questions, reader)
     assert [reply.ids for reply in replies] == [answer_alone(learner.model, each) for each in questions]
+    assert len({i for reply in replies for i in reply.ids}) > 5  # not one token for ever
     assert generate_replies(learner, questions, reader, is_stopped=lambda: True) is None
