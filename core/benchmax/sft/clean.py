@@ -21,7 +21,6 @@ from benchmax.sft.limits import (
 )
 from benchmax.sft.parsing import UnreadableError, parse_leniently, parse_text
 
-TEXT_ROLES = ("user", "system")
 PLAIN_ROLES = ("user", "assistant", "system")
 ROW_KEYS = frozenset({"messages", "tools", "metadata"})
 CALL_KEYS = frozenset({"id", "type", "function"})
@@ -126,7 +125,7 @@ def is_clean(row: object, known: KnownTools | None = None) -> bool:
             if type(weight) is not int or (weight != 1 and weight != 0) or len(message) != size:
                 return False
             trained = trained or weight == 1
-        elif role not in TEXT_ROLES or type(content) is not str or not content or len(message) != 2:
+        else:
             return False
     return trained and not waiting and characters <= MAX_ROW_BYTES
 
