@@ -70,7 +70,7 @@ class CallLinks:
             found = [each for each in waiting if name is None or self._open[each].name == name]
             if not found:
                 what = "a result without an id" if name is None else f"a result of {shown(name)}"
-                text = f"{what} follows no call that waits for one; calls written inside text are not taken apart"
+                text = f"{what} follows no call that waits for one"
                 raise RefusedError("result_unlinked", place.message, text)
             if self._says_ids:
                 text = f"the result got the id {shown(self._open[found[0]].id)} of the call it answers"

@@ -1,8 +1,9 @@
 """ShareGPT: `conversations` of turns with `from` and `value`, in the dialects of the tools that read it.
 
 Calls are turns of their own (`function_call`, `tool_call`) whose value is JSON with `name` and `arguments`;
-their results (`observation`, `tool`, `function`) have no ids and answer the calls in turn. `system` and
-`tools` may be columns. Turns with `role` and `content` in place of `from` and `value` are read too.
+their results (`observation`, `tool`, `function`) have no ids and answer the calls in turn; or both are text
+in tags (tagged.py). `system` and `tools` may be columns. Turns with `role` and `content` in place of `from`
+and `value` are read too.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from castform.sft.convert.members import elements_of, members_of
 from castform.sft.convert.messages import read_messages
 from castform.sft.convert.notes import RefusedError
 from castform.sft.convert.shapes import refuse_other_purposes, refuse_without_turns
+from castform.sft.convert.tagged import OPENS, split_calls, split_results
 from castform.sft.convert.tool_definitions import read_tools
 
 COLUMNS = ("conversations", "conversation", "messages", "items")
@@ -53,10 +55,14 @@ def convert_sharegpt(row: Row) -> Draft:
     messages: list[object] = []
     places: list[Place] = []
     _read_system(row, turns, messages, places, draft)
+    has_tools = bool(row.get("tools") or row.get("functions"))
     for index, turn in enumerate(turns):
         key = "value" if isinstance(turn, dict) and "value" in turn else "content"
-        places.append(Place(f"$.{column}[{index}]", f"$.{column}[{index}].{key}"))
-        messages.append(_message(turn, places[-1]))
+        place = Place(f"$.{column}[{index}]", f"$.{column}[{index}].{key}")
+        message = _message(turn, place)
+        found = _untagged(message, messages, place, draft, has_tools=has_tools)
+        messages += found
+        places += [place] * len(found)
     read_tools(row, draft)
     read_messages(messages, places, draft, says_ids=False)
     draft.keep_columns(row, (column, "system", "tools", "functions"))
@@ -118,6 +124,37 @@ def _message(turn: object, place: Place) -> object:
     if role != "call":
         return {**rest, "role": role, "content": turn.get(value_key)}
     return {**rest, "role": "assistant", "tool_calls": _calls(turn.get(value_key), place)}
+
+
+def _untagged(
+    message: object, before: list[object], place: Place, draft: Draft, *, has_tools: bool
+) -> list[object]:
+    """Return a message, or those that it becomes when calls or results are text in tags.
+
+    RefusedError: tags of calls, in a row with tools, that are not calls at the end of the turn.
+    """
+    if not isinstance(message, dict) or not isinstance(message.get("content"), str):
+        return [message]
+    text, role = message["content"], message["role"]
+    if role == "assistant" and OPENS in text and "tool_calls" not in message:
+        found = split_calls(text)
+        if found is None and has_tools:
+            reason = f"the text has {OPENS} in it, but does not end on calls in such tags, each a JSON object"
+            raise RefusedError("call_not_json", place.content, reason)
+        if found is None:
+            return [message]
+        content, spelled = found
+        draft.note("calls_from_text", place.content, f"{len(spelled)} in tags at the end of the text")
+        calls = [_call(parse_text(each), place, each) for each in spelled]
+        return [{**message, "content": content or None, "tool_calls": calls}]
+    last = before[-1] if before else None
+    follows_calls = isinstance(last, dict) and (last["role"] == "tool" or "tool_calls" in last)
+    results = split_results(text) if role == "tool" or (role == "user" and follows_calls) else None
+    if results is None:
+        return [message]
+    draft.note("results_from_text", place.content, f"{len(results)} in tags")
+    more: list[object] = [{"role": "tool", "content": each} for each in results[1:]]
+    return [{**message, "role": "tool", "content": results[0]}, *more]
 
 
 def _calls(value: object, place: Place) -> list[object]:
