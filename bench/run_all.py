@@ -1,6 +1,6 @@
 """Run the benches one after the other; `make bench` does it. Quiet machine, please.
 
-python bench/run_all.py [listing] [answers] [engine] [rollouts] [workers] [lag] [grpo]
+python bench/run_all.py [listing] [answers] [engine] [rollouts] [workers] [lag] [grpo] [sft] [sft-data]
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ BENCHES = {
     "workers": "worker_scaling.py",
     "lag": "loop_lag.py",
     "grpo": "grpo_step.py",
+    "sft": "sft_step.py",
+    "sft-data": "sft_validate.py",
 }
 
 

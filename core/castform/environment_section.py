@@ -22,6 +22,7 @@ from castform.compose.settings import (
 )
 from castform.mixture.settings import MixPart
 from castform.section import Section
+from castform.workers.limits import HANG_SECONDS, MAX_WORKERS
 
 PART_LISTS: dict[str, Callable[[Any, str], Any]] = {
     "tools": write_out_parts,
@@ -59,11 +60,11 @@ class EnvironmentSection(Section):
     """Weight of a reward component in the score; a component that is not named weighs 1, or as its part says."""
     base_dir: Path = Path()
     """Folder that relative dataset paths of the environment start from."""
-    workers: int = Field(0, ge=0, le=256)
+    workers: int = Field(0, ge=0, le=MAX_WORKERS)
     """Processes that the environment runs in (docs/isolation.md). 0: in this one, unless it is installed isolated."""
     worker_memory_mb: int | None = Field(None, ge=1)
     """Most memory of one worker process; beyond it it is ended and its rollouts fail. Unset: no limit."""
-    worker_hang_seconds: float = Field(60.0, gt=0)
+    worker_hang_seconds: float = Field(HANG_SECONDS, gt=0)
     """Longest that a worker process may not answer while it runs rollouts; then it is ended and they fail."""
     summary: str = ""
     """One line about a composed environment."""
@@ -104,14 +105,6 @@ class EnvironmentSection(Section):
     def is_composed(self) -> bool:
         """Whether it is made of parts."""
         return not self.id and any(getattr(self, name) for name in PART_KEYS)
-
-    @field_validator("weights", mode="before")
-    @classmethod
-    def _refuse_bool_weights(cls, value: Any) -> Any:
-        wrong = [name for name, w in value.items() if isinstance(w, bool)] if isinstance(value, dict) else []
-        if wrong:
-            raise ValueError(f"the weight of {wrong[0]!r} must be a number")
-        return value
 
     @field_validator("dataset", "eval_dataset", mode="before")
     @classmethod

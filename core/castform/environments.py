@@ -19,6 +19,12 @@ from castform.workers.limits import WorkerLimits
 logger = logging.getLogger(__name__)
 
 
+def check_named(section: EnvironmentSection) -> None:
+    """Raise UsageError where the section names no environment and has no parts of one."""
+    if not section.id and not section.is_composed:
+        raise UsageError("no environment given", hint="`castform env list` shows what is installed")
+
+
 def load_configured(section: EnvironmentSection) -> LoadedEnvironment:
     """Load the environment of a run's config: the one with its id, or the one that its parts compose.
 
@@ -41,8 +47,7 @@ def load_configured(section: EnvironmentSection) -> LoadedEnvironment:
         from castform.compose.load import compose_section
 
         return compose_section(section)
-    if not section.id:
-        raise UsageError("no environment given", hint="`castform env list` shows what is installed")
+    check_named(section)
     if section.id.endswith(".toml"):  # the run's weights decide which of its components are metrics
         from castform.compose.load import load_composed
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import faulthandler
+import itertools
 import os
 import re
 import sys
@@ -49,13 +50,17 @@ def find_place(standing: str) -> Place | None:
     return _pick(Place(match["file"], int(match["line"]), match["function"]) for match in matches)
 
 
-def find_standing_place(ident: int, *, passed: Iterable[str] = ()) -> Place | None:
+def find_standing_place(
+    ident: int, *, passed: Iterable[str] = (), called_from: str | None = None
+) -> Place | None:
     """Return the innermost line of a running thread that is the environment's, or a library's that it calls.
 
-    Lines of the packages in `passed` are passed over: they do their work for somebody else.
+    Lines of the packages in `passed` are passed over: they do their work for somebody else. What
+    called the code in the file `called_from` is no environment's.
     """
     folders = tuple(f"{os.sep}{package}{os.sep}" for package in passed)
-    return _pick(place for place in _walk(ident) if not any(name in place.file for name in folders))
+    places = itertools.takewhile(lambda place: place.file != called_from, _walk(ident))
+    return _pick(place for place in places if not any(name in place.file for name in folders))
 
 
 @contextlib.contextmanager

@@ -130,8 +130,16 @@ def _compare(
     resamples: int,
 ) -> Comparison | None:
     values = [(a, b) for a, b in ((value(x), value(y)) for x, y in pairs) if a is not None and b is not None]
-    if not values:
-        return None
+    return compare_values(name, values, seed=seed, resamples=resamples) if values else None
+
+
+def compare_values(
+    name: str, values: Sequence[tuple[float, float]], *, seed: int, resamples: int = RESAMPLES
+) -> Comparison:
+    """Compare (before, after) pairs, at least one, of something of which more is better.
+
+    `seed` is that of the draws themselves, `derive_seed(seed of the run, "verdict")`.
+    """
     differences = [b - a for a, b in values]
     low, high = bootstrap_interval(differences, seed=seed, resamples=resamples)
     p = sign_flip_p(differences, seed=seed, resamples=resamples)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from benchmax.sft import SftDataset, SftDatasetError
+from benchmax.sft import CODES, SftDataset, SftDatasetError
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "sft_v1"
 EXPECTED: dict[str, list[list[Any]]] = json.loads((GOLDEN / "expected_issues.json").read_text())
@@ -47,6 +47,36 @@ def test_an_invalid_file_has_exactly_these_issues_in_order(name):
         SftDataset.from_jsonl(GOLDEN / "invalid" / f"{name}.jsonl")
     found = [[issue.line, issue.row, issue.location, issue.code] for issue in caught.value.issues]
     assert found == EXPECTED[name]
+
+
+TOOL: dict[str, Any] = {"type": "function", "function": {"name": "t", "parameters": {"type": "object"}}}
+BUILT: dict[str, tuple[Any, str]] = {
+    "key_not_string": (ROW | {"metadata": {1: 2}}, "$.metadata"),
+    "not_json_type": (ROW | {"metadata": {"x": {1}}}, "$.metadata.x"),
+    "too_many_messages": ({"messages": ROW["messages"] * 513}, "$.messages"),
+    "too_many_tools": (
+        ROW | {"tools": [TOOL | {"function": TOOL["function"] | {"name": f"t{n}"}} for n in range(129)]},
+        "$.tools",
+    ),
+    "metadata_too_large": (ROW | {"metadata": {"x": "y" * 65_536}}, "$.metadata"),
+    "row_too_large": (
+        {"messages": [{"role": "user", "content": "x" * 1_048_576}, ROW["messages"][1]]},
+        "$",
+    ),
+}
+"""Codes of what no file can hold, or of what would make a large one: a row and its one location."""
+
+
+@pytest.mark.parametrize("code", BUILT)
+def test_a_row_that_no_golden_file_holds_has_exactly_this_issue(code):
+    row, location = BUILT[code]
+    assert issues_of([row]) == [(code, location)]
+
+
+def test_every_code_has_a_golden_case():
+    in_files = {code for issues in EXPECTED.values() for _, _, _, code in issues}
+    assert in_files | BUILT.keys() == CODES.keys()
+    assert not in_files & BUILT.keys()
 
 
 def nested(levels: int) -> list[Any]:

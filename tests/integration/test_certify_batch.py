@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import multiprocessing
+import resource
 from pathlib import Path
 
 import pytest
@@ -105,6 +108,31 @@ def test_arguments_go_to_each_and_transcripts_stay_in_the_worker() -> None:
 
 def test_no_environments_are_no_work() -> None:
     assert certify_batch([]) == []
+
+
+@pytest.mark.parametrize("jobs", [0, -1])
+def test_a_number_of_jobs_that_is_none_is_refused_before_anything_is_started(jobs: int) -> None:
+    with pytest.raises(UsageError, match=f"jobs is {jobs}, not a number of processes"):
+        certify_batch(["arith/add"], jobs=jobs)
+    assert multiprocessing.active_children() == []
+
+
+def test_processes_end_where_a_further_one_cannot_be_started() -> None:
+    before = set(multiprocessing.active_children())
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit_that_leaves(9), hard))
+    try:
+        with pytest.raises(OSError, match="Too many open files"):
+            certify_batch([f"arith/{i}" for i in range(9)], jobs=9)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert set(multiprocessing.active_children()) == before
+
+
+def limit_that_leaves(count: int) -> int:
+    """Return the limit under which so many descriptors can be opened still: one process takes six to start."""
+    taken = {int(path.name) for path in Path("/dev/fd").iterdir()}
+    return next(n for n in itertools.count() if len(set(range(n)) - taken) == count)
 
 
 def test_a_bare_plugin_of_many_and_a_pattern_mean_each() -> None:

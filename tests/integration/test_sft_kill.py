@@ -60,7 +60,10 @@ def outcome(home: Path):
             for name, points in names.items()
             if not name.startswith(("time/", "speed/"))
         }
-        evals = {(e.label, e.step): e.result.get("rows", e.result) for e in store.list_evals(RUN)}
+        evals = {
+            (e.label, e.step): e.result.get("answers") or e.result.get("rows") or e.result
+            for e in store.list_evals(RUN)
+        }
     folder = home / "runs" / RUN
     (weights,) = [*folder.glob("adapter/*.safetensors"), *folder.glob("model/*.safetensors")]
     return weights.read_bytes(), curves, evals

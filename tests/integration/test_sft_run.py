@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import sys
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -22,8 +23,9 @@ from castform.runs import RunStore
 from castform.sft.config import SftConfig
 from castform_trainer.models import load_causal_lm
 from castform_trainer.sft.masking import load_turn_template, mask_row
+from castform_trainer.sft.preflight import prepare
 from castform_trainer.sft.run import resume_sft, train_sft
-from castform_trainer.testing import make_tiny_model
+from castform_trainer.testing import CHATML_TEMPLATE, make_tiny_model
 
 sys.path.insert(0, str(Path(__file__).parent))
 import train_runs
@@ -127,7 +129,15 @@ def test_the_store_has_both_curves_the_measurements_and_the_verdict(straight, st
     assert [point.step for point in scalars["eval"]["eval/loss"]] == [0, 3, 6, 8]
     assert scalars["eval"]["eval/loss"][-1].value == pytest.approx(result.after.loss)
     labels = [(e.label, e.step) for e in store.list_evals(result.run_id)]
-    assert labels == [("before", 0), ("step", 3), ("step", 6), ("after", 8), ("verdict", 8)]
+    assert labels == [
+        ("before", 0),
+        ("answers_before", 0),
+        ("step", 3),
+        ("step", 6),
+        ("after", 8),
+        ("answers_after", 8),
+        ("verdict", 8),
+    ]
     trained = sum(point.value for point in scalars["train"]["tokens/trained"])
     assert trained == result.trained_tokens == scalars["train"]["tokens/trained_so_far"][-1].value
     assert main(["runs", "scalars", result.run_id]) == 0
@@ -223,6 +233,23 @@ def test_the_same_rows_in_another_spelling_are_the_same_data(tmp_path, model, st
         "\n".join(json.dumps(row, indent=None, separators=(", ", " : ")) for row in make_rows(20))
     )
     assert resume(run_id, store).steps == 3
+
+
+def test_a_run_is_resumed_on_the_day_that_it_was_started_on(tmp_path, data, store):
+    dated = "<|im_start|>system\n{{ strftime_now('%d %b %Y %H:%M:%S') }}<|im_end|>\n" + CHATML_TEMPLATE
+    model = make_tiny_model(tmp_path, chat_template=dated)
+    config = make_config(model, data, run={"epochs": 1}, eval={"every": 0})
+    day = datetime(2020, 2, 29, 23, 59, 59)
+    stop = at_step(2, lambda _: signal.raise_signal(signal.SIGINT))
+    stopped = train(config, store, listeners=[stop], now=day)
+    assert stopped.status == "stopped"
+    (inputs,) = store.list_events(stopped.run_id, kind="inputs")
+    assert inputs.data["rendered_at"] == "2020-02-29T23:59:59"
+    resumed = resume(stopped.run_id, store)
+    assert resumed.status == "finished"
+    assert weights_of(resumed) == weights_of(train(config, store, now=day))
+    today, then = (prepare(config, now=now).inputs["files"]["train"] for now in (None, day))
+    assert today["sha256"] == then["sha256"] and today["samples_sha256"] != then["samples_sha256"]
 
 
 def test_training_starts_from_an_adapter_where_the_run_before_ended(lora_run, model, data, store):

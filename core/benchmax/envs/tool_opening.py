@@ -23,7 +23,7 @@ ToolItem = Callable[..., object] | FunctionTool | type | ToolSource
 """A function, a function with settings, a class of which each rollout gets an instance, or a source."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ToolPlan:
     """The tools of an environment: what is there already, and what each rollout gets for itself."""
 
@@ -40,7 +40,7 @@ class ToolPlan:
         return tools
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class OpenTools:
     """The tools of the rollout that runs here."""
 
@@ -71,7 +71,11 @@ def plan_tools(items: Sequence[ToolItem], owner: object) -> ToolPlan:
             functions.append(item)
         else:
             sources.append(item)
-    plan = ToolPlan(bind_tools(functions, owner), tuple(map(read_toolset, classes)), tuple(sources))
+    plan = ToolPlan(
+        functions=bind_tools(functions, owner),
+        toolsets=tuple(map(read_toolset, classes)),
+        sources=tuple(sources),
+    )
     plan.known()  # refuses two tools of one name
     return plan
 
@@ -85,7 +89,7 @@ async def open_tools(
     RolloutFailure: one could not be made. Everything that was made before is taken down
     then, too. What goes wrong in taking down is logged.
     """
-    opened = OpenTools(owner, dict(plan.functions), {})
+    opened = OpenTools(owner=owner, tools=dict(plan.functions), instances={})
     contexts: list[tuple[str, AbstractAsyncContextManager[Any]]] = []
     token = None
     try:

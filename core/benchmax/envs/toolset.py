@@ -18,7 +18,7 @@ CLOSERS = ("aclose", "close")
 """Methods that are called at the end of the rollout, the first that there is; never tools."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Toolset:
     """What a class offers, found once."""
 
@@ -56,7 +56,7 @@ def read_toolset(cls: type) -> Toolset:
             add_tool(tools, FunctionTool(function=getattr(cls, name)))
     if not tools:
         raise TypeError(f"{cls.__name__} has no public methods that could be tools")
-    return Toolset(cls, _takes_example(cls), tools)
+    return Toolset(cls=cls, takes_example=_takes_example(cls), tools=tools)
 
 
 async def close_toolset(instance: object) -> None:

@@ -6,12 +6,16 @@ import asyncio
 import contextlib
 import json
 import os
+import secrets
 import signal
 from asyncio.subprocess import PIPE, SubprocessStreamProtocol
 from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
+
+from benchmax.envs.tool_closing import see_through
+from benchmax.mcp.family import MARK, kill_family, list_family, read_start
 
 INHERITED = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "USER")
 """Environment variables that every server gets; no other one of the host's, which may hold secrets."""
@@ -29,14 +33,15 @@ LAST_WORDS_SECONDS = 0.3
 
 
 class ServerProcess:
-    """A running server, in a process group of its own."""
+    """A running server, in a process group of its own; all that it starts carries its `mark`."""
 
-    def __init__(self, process: asyncio.subprocess.Process, exited: asyncio.Event) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, exited: asyncio.Event, mark: str) -> None:
         self.exited = exited
         """Set as soon as the process itself is gone, whoever holds its pipes."""
         self.fault: str | None = None
         """What it did that no MCP server does."""
         self._process = process
+        self._mark = mark
         self._lines: deque[str] = deque(maxlen=KEPT_LINES)
         self._stray = 0
         self._stopped = False
@@ -65,7 +70,10 @@ class ServerProcess:
 
     @asynccontextmanager
     async def streams(self) -> AsyncIterator[tuple[Any, Any]]:  # Any: the package's streams
-        """Yield (incoming, outgoing) message streams; leaving stops the process and all its children."""
+        """Yield (incoming, outgoing) message streams; leaving stops the process and all its children.
+
+        Who is cancelled while leaving waits for that, too.
+        """
         import anyio
 
         incoming_end, incoming = anyio.create_memory_object_stream[Any](0)
@@ -79,13 +87,20 @@ class ServerProcess:
         try:
             yield incoming, outgoing
         finally:
+            try:
+                await see_through(self._leave())
+            finally:
+                for pump in pumps:
+                    pump.cancel()
+                await asyncio.gather(*pumps, return_exceptions=True)
+                for stream in (incoming_end, incoming, outgoing, outgoing_end):
+                    stream.close()
+
+    async def _leave(self) -> None:
+        try:
             await self.settle()
+        finally:
             await self.stop()
-            for pump in pumps:
-                pump.cancel()
-            await asyncio.gather(*pumps, return_exceptions=True)
-            for stream in (incoming_end, incoming, outgoing, outgoing_end):
-                stream.close()
 
     async def settle(self) -> None:
         """Give a process that is just ending the time to leave its exit code and its last words."""
@@ -94,18 +109,32 @@ class ServerProcess:
             await _wait(self._spoken, LAST_WORDS_SECONDS)
 
     async def stop(self) -> None:
-        """End the process: close its stdin, then SIGTERM, then SIGKILL to its whole group."""
+        """End the process: close its stdin, then SIGTERM, then SIGKILL to its whole group.
+
+        On Linux to all that it started, also in sessions of their own.
+        """
         self._stopped = not self.exited.is_set()
-        if self._process.stdin is not None:
-            self._process.stdin.close()
-        if not await _wait(self.exited, GRACE_SECONDS):
-            self._signal(signal.SIGTERM)
-            await _wait(self.exited, GRACE_SECONDS)
-        self._signal(signal.SIGKILL)  # also what it left behind when it ended by itself
-        await _wait(self.exited, GRACE_SECONDS)
-        transport = getattr(self._process, "_transport", None)
-        if transport is not None:
-            transport.close()  # a grandchild out of the group may hold the pipes open
+        family: dict[int, str] = {}
+        try:
+            family = await asyncio.to_thread(self._list_family)  # as long as they have a parent
+            if self._process.stdin is not None:
+                self._process.stdin.close()
+            if not await _wait(self.exited, GRACE_SECONDS):
+                self._signal(signal.SIGTERM)
+                await _wait(self.exited, GRACE_SECONDS)
+        finally:
+            self._signal(signal.SIGKILL)  # also what it left behind when it ended by itself
+            try:
+                await asyncio.to_thread(kill_family, self._mark, family)
+                await _wait(self.exited, GRACE_SECONDS)
+            finally:
+                transport = getattr(self._process, "_transport", None)
+                if transport is not None:
+                    transport.close()  # a grandchild that cannot be killed may hold the pipes open
+
+    def _list_family(self) -> dict[int, str]:
+        started = None if self.exited.is_set() else read_start(self.pid)  # it may hide the mark
+        return list_family(self._mark, {} if started is None else {self.pid: started})
 
     def _signal(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -208,6 +237,7 @@ async def spawn_server(
             super().process_exited()
             exited.set()
 
+    mark = secrets.token_hex(8)
     inherited = {name: os.environ[name] for name in (*INHERITED, *passed) if name in os.environ}
     transport, protocol = await loop.subprocess_exec(
         lambda: Protocol(limit=MAX_LINE_BYTES, loop=loop),
@@ -215,8 +245,8 @@ async def spawn_server(
         stdin=PIPE,
         stdout=PIPE,
         stderr=PIPE,
-        env={**inherited, **env},
+        env={**inherited, **env, MARK: mark},
         cwd=cwd,
         start_new_session=True,
     )
-    return ServerProcess(asyncio.subprocess.Process(transport, protocol, loop), exited)
+    return ServerProcess(asyncio.subprocess.Process(transport, protocol, loop), exited, mark)

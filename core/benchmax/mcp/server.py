@@ -30,10 +30,10 @@ MAX_STARTS = 2
 class McpServer:
     """A Model Context Protocol server, by the command that starts it or by its URL.
 
-    Each rollout has a server (over HTTP: a session) of its own, which is ended with it, its
-    process group killed if need be. What the model did wrong and what the server calls an
-    error is told to the model; a server that crashes, falls silent or speaks no MCP ends the
-    rollout as `tool_error`.
+    Each rollout has a server (over HTTP: a session) of its own, which is ended with it and with
+    all that it started: its process group, on Linux also what left that. What the model did
+    wrong and what the server calls an error is told to the model; a server that crashes, falls
+    silent or speaks no MCP ends the rollout as `tool_error`.
     """
 
     command: str | Sequence[str] = ()

@@ -19,9 +19,9 @@ from benchmax.sft.limits import (
     MAX_TOOLS,
     RESERVED_PREFIX,
 )
-from benchmax.sft.parsing import UnreadableError, parse_text
+from benchmax.sft.parsing import UnreadableError, parse_leniently, parse_text
 
-TEXT_ROLES = ("user", "system")
+PLAIN_ROLES = ("user", "assistant", "system")
 ROW_KEYS = frozenset({"messages", "tools", "metadata"})
 CALL_KEYS = frozenset({"id", "type", "function"})
 TOOL_KEYS = frozenset({"type", "function"})
@@ -93,6 +93,9 @@ def is_clean(row: object, known: KnownTools | None = None) -> bool:
             return False
         if type(content) is str:
             characters += len(content)
+            if content and len(message) == 2 and not waiting and role in PLAIN_ROLES:  # most messages
+                trained = trained or role == "assistant"
+                continue
         if role == "tool":
             if type(content) is not str or len(message) != 3 or not waiting:
                 return False
@@ -122,7 +125,7 @@ def is_clean(row: object, known: KnownTools | None = None) -> bool:
             if type(weight) is not int or (weight != 1 and weight != 0) or len(message) != size:
                 return False
             trained = trained or weight == 1
-        elif role not in TEXT_ROLES or type(content) is not str or not content or len(message) != 2:
+        else:
             return False
     return trained and not waiting and characters <= MAX_ROW_BYTES
 
@@ -155,12 +158,15 @@ def _are_arguments_clean(text: str) -> bool:
     if len(text) > MAX_ROW_BYTES:
         return False
     try:
-        arguments = parse_text(text)
+        arguments = parse_leniently(text)
+        # As many colons as keys: no object inside has a key, and none was named twice.
+        if type(arguments) is dict and text.count(":") != len(arguments):
+            arguments = parse_text(text)
         if type(arguments) is not dict or not _is_plain(arguments, MAX_LEVELS):
             return False
         if "\\ud" in text or "\\uD" in text:  # half of a surrogate pair, or a whole one
             canonical_bytes(arguments)
-    except (UnreadableError, UnicodeEncodeError):
+    except (ValueError, RecursionError, UnreadableError):
         return False
     return True
 

@@ -30,18 +30,23 @@ def read_lines(path: str | os.PathLike[str]) -> Iterator[Line]:
     it names the path and what to do instead.
     """
     with _open(path) as stream:
-        number = 0
         try:
-            while data := stream.readline(MAX_LINE_BYTES + 1):
-                number += 1
-                size, blank = len(data), data.isspace()
-                if size > MAX_LINE_BYTES and not data.endswith(b"\n"):
-                    more, rest_blank = _skip_line(stream)
-                    size, blank = size + more, blank and rest_blank
-                if not blank:
-                    yield Line(number, data, size)
+            yield from lines_of(stream)
         except OSError as error:
             raise _with_path(error, path) from error
+
+
+def lines_of(stream: BinaryIO) -> Iterator[Line]:
+    """Yield the lines of a stream that are not blank, as `read_lines` does those of a file."""
+    number = 0
+    while data := stream.readline(MAX_LINE_BYTES + 1):
+        number += 1
+        size, blank = len(data), data.isspace()
+        if size > MAX_LINE_BYTES and not data.endswith(b"\n"):
+            more, rest_blank = _skip_line(stream)
+            size, blank = size + more, blank and rest_blank
+        if not blank:
+            yield Line(number, data, size)
 
 
 def _skip_line(stream: BinaryIO) -> tuple[int, bool]:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import shutil
 import sys
 import tarfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from castform.authoring.build_faults import explain_build
 from castform.authoring.project import Project
 from castform.authoring.report import CheckRow, fails, passes, unchecked
-from castform.bundles.bounded_process import run_bounded
+from castform.bundles.bounded_process import environ_without_python, run_bounded
 from castform.errors import MissingError
 
 BUILD_TIMEOUT_SECONDS = 600.0
@@ -59,7 +59,7 @@ def build_plugin(project: Project, work: Path) -> Built:
     sdist, row = _build(project, source, "sdist", work / "sdist", ["--sdist"])
     if sdist is None:
         return Built(rows=(row, unchecked("wheel", "there is no sdist to build it from")), source=source)
-    unpacked = _unpack(sdist, work / "unpacked")
+    unpacked = unpack_sdist(sdist, work / "unpacked")
     wheel, wheel_row = _build(project, unpacked, "wheel", work / "wheel", ["--wheel"])
     return Built(rows=(row, wheel_row), source=source, sdist=sdist, wheel=wheel)
 
@@ -126,14 +126,17 @@ def _find_missing(project: Project) -> list[str]:
 
 
 def _environ(project: Project) -> dict[str, str]:
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    environ = environ_without_python()
     if "version" in (project.table.get("dynamic") or ()):
         environ.setdefault("SETUPTOOLS_SCM_PRETEND_VERSION", "0.0.0")  # a copy has no history to read it from
     return environ
 
 
-def _unpack(sdist: Path, target: Path) -> Path:
+def unpack_sdist(sdist: Path, target: Path) -> Path:
+    """Unpack an sdist that was just built here; return the one folder in it."""
+    # Python 3.11 knows filters from 3.11.4 on.
+    safely: dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
     with tarfile.open(sdist) as archive:
-        archive.extractall(target, filter="data")
+        archive.extractall(target, **safely)
     (folder,) = target.iterdir()
     return folder

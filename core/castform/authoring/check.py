@@ -194,7 +194,7 @@ def _check_environment(
     if any("error" in told.get(split, {}) for split in ("train", "eval")):
         yield unchecked(f"conforms {id}", "its data cannot be read")
         return
-    yield _check_rules(id, told, ending)
+    yield judge_rules(id, told, ending)
     if options.certify:
         say(f"certifying {id}")
         yield certify_installed(id, project, fresh, work)
@@ -206,7 +206,8 @@ def _describe_error(check: str, error: dict[str, Any] | None, ending: str) -> Ch
     return fails(check, error["message"], hint=error["hint"], details=error["traceback"])
 
 
-def _check_rules(id: str, told: dict[str, Any], ending: str) -> CheckRow:
+def judge_rules(id: str, told: dict[str, Any], ending: str) -> CheckRow:
+    """Return the row of what the process that checked the rules told before it ended in this way."""
     check = f"conforms {id}"
     if "rules" not in told:
         return fails(check, f"the process that checked the rules {ending}")
@@ -214,6 +215,8 @@ def _check_rules(id: str, told: dict[str, Any], ending: str) -> CheckRow:
         return unchecked(
             check, f"{', '.join(find_missing_tools())} is missing", hint="pip install 'castform[test]'"
         )
+    if "at" in told:
+        return fails(check, f"the process that checked the rules {ending}, at the rule {told['at']}")
     states = [rule["state"] for rule in told["rules"]]
     broken = [rule["told"] for rule in told["rules"] if rule["state"] == "broken"]
     not_checked = [rule["told"] for rule in told["rules"] if rule["state"] == "not_checked"]

@@ -16,7 +16,7 @@ from zipfile import ZipFile
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from castform.bundles.bounded_process import Finished, run_bounded
+from castform.bundles.bounded_process import Finished, environ_without_python, run_bounded
 from castform.bundles.runtime_links import distribution_entries, runtime_entries, runtime_versions
 from castform.errors import MissingError
 from castform.isolation.installers import ConflictError, choose_resolver, run_pip, run_uv
@@ -39,11 +39,7 @@ class FreshVenv:
 
     def environ(self, *, with_tools: bool = False) -> dict[str, str]:
         """Return the environment variables of a process in it."""
-        kept = {
-            name: value
-            for name, value in os.environ.items()
-            if not name.startswith("PYTHON") and name not in _DROPPED
-        }
+        kept = {name: value for name, value in environ_without_python().items() if name not in _DROPPED}
         kept["PATH"] = os.pathsep.join([str(self.python.parent), kept.get("PATH", os.defpath)])
         kept["CASTFORM_HOME"] = str(self.folder / "castform-home")
         if with_tools:
@@ -121,7 +117,8 @@ def install_requirements(fresh: FreshVenv, requirements: Iterable[Requirement]) 
 def read_requirements(wheel: Path, extra: str = "") -> list[Requirement]:
     """Return what a wheel requires on this Python; with an extra, what that one adds."""
     with ZipFile(wheel) as archive:
-        (name,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+        files = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+        (name,) = [name for name in files if name.count("/") == 1]  # deeper ones are of what it vendors
         headers = HeaderParser().parsestr(archive.read(name).decode("utf-8"))
     found = [Requirement(text) for text in headers.get_all("Requires-Dist") or ()]
     if not extra:

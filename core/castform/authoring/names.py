@@ -54,9 +54,13 @@ def make_plugin_names(name: str, *, installed: Iterable[str] = ()) -> PluginName
             f"a plugin called {name!r} is installed, and with two of one name neither can be used",
             hint=f"installed are {quote_names(taken)}; `castform env show {name}` looks at this one",
         )
-    return PluginNames(
-        plugin=name, distribution=f"{PREFIX}{name}", package=f"castform_env_{name.replace('-', '_')}"
-    )
+    return derive_names(name)
+
+
+def derive_names(plugin: str) -> PluginNames:
+    """Return the names that follow from a plugin's name in normal form, whatever it is."""
+    distribution = f"{PREFIX}{plugin}"
+    return PluginNames(plugin=plugin, distribution=distribution, package=distribution.replace("-", "_"))
 
 
 def _suggest(name: str) -> str | None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from castform.authoring.names import PREFIX, derive_names
 from castform.errors import UsageError
 from castform.plugins.catalog import GROUP
 from castform.plugins.names import normalize_name
@@ -62,7 +63,7 @@ def read_project(folder: Path) -> Project:
     table = _table(data, "project")
     name = table.get("name")
     if not isinstance(name, str) or not name:
-        raise UsageError(f"{file} has no [project] with a name", hint=_hint("castform-env-NAME"))
+        raise UsageError(f"{file} has no [project] with a name", hint=_hint(f"{PREFIX}NAME"))
     points = _table(table, "entry-points")
     plugins = _table(points, GROUP)
     if not plugins or not all(isinstance(value, str) for value in plugins.values()):
@@ -90,6 +91,7 @@ def _table(data: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 
 
 def _hint(name: str) -> str:
-    short = normalize_name(name).removeprefix("castform-env-")
-    package = f"castform_env_{short.replace('-', '_')}"
-    return f'a plugin says so with [project.entry-points.castform] and {short} = "{package}.plugin"'
+    names = derive_names(normalize_name(name).removeprefix(PREFIX))
+    return (
+        f'a plugin says so with [project.entry-points.{GROUP}] and {names.plugin} = "{names.package}.plugin"'
+    )

@@ -50,6 +50,7 @@ class CheckReport:
         return not any(row.status == "fail" for row in self.rows)
 
     def count(self, status: Status) -> int:
+        """Return how many rows have a status."""
         return sum(row.status == status for row in self.rows)
 
     def as_dict(self) -> dict[str, Any]:
@@ -64,12 +65,15 @@ class CheckReport:
 
 
 def passes(check: str, found: str, *, details: Sequence[str] = ()) -> CheckRow:
+    """Return the row of something that is as it should be."""
     return CheckRow(check=check, status="pass", found=found, details=tuple(details))
 
 
 def fails(check: str, found: str, *, hint: str | None = None, details: Sequence[str] = ()) -> CheckRow:
+    """Return the row of something that has to be mended, and how."""
     return CheckRow(check=check, status="fail", found=found, hint=hint, details=tuple(details))
 
 
 def unchecked(check: str, why: str, *, hint: str | None = None) -> CheckRow:
+    """Return the row of something that could not be looked at, and why."""
     return CheckRow(check=check, status="unchecked", found=why, hint=hint)

@@ -19,6 +19,11 @@ _POLL_SECONDS = 0.1
 """How long an exit can go unnoticed while something else holds the output open."""
 
 
+def environ_without_python() -> dict[str, str]:
+    """Return this process's environment variables for another Python, which has a path and options of its own."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Finished:
     """How a program ended, and the end of what it wrote."""

@@ -7,7 +7,6 @@ import fcntl
 import hashlib
 import importlib.util
 import json
-import os
 import re
 import shutil
 import sys
@@ -17,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from castform.bundles.bounded_process import run_bounded
+from castform.bundles.bounded_process import environ_without_python, run_bounded
 from castform.bundles.runtime_links import runtime_entries, runtime_versions
 from castform.errors import MissingError, RunFailedError, UsageError
 
@@ -113,7 +112,7 @@ def _install(folder: Path, dependencies: Sequence[str], *, has_pip: bool, timeou
         done = run_bounded(
             [*pip, "install", "--no-input", "--disable-pip-version-check", "--quiet", "-r", str(wanted)],
             cwd=Path(work),
-            env={name: value for name, value in os.environ.items() if not name.startswith("PYTHON")},
+            env=environ_without_python(),
             timeout_seconds=timeout_seconds,
         )
     if done.ending != "exit":

@@ -21,6 +21,7 @@ from typing import Any
 from castform.certify.alone_worker import LOADING, Stage
 from castform.certify.batch_worker import Failure, Task, work
 from castform.certify.certification import Certification, CertifyOptions, Verdict
+from castform.errors import UsageError
 from castform.validation import Finding
 
 GRACE_SECONDS = 15.0
@@ -93,8 +94,10 @@ def certify_batch(
     use) take `options.max_seconds` plus `grace_seconds` at most for one environment. Failures are
     results too: certify_timeout, certify_crashed, certify_failed for an id or plugin that cannot be
     loaded, and examples_slow (unchecked) for one that took all the time to make its examples.
-    `on_result` is told of each as it comes, in any order.
+    `on_result` is told of each as it comes, in any order. UsageError for `jobs` below 1.
     """
+    if jobs is not None and jobs < 1:
+        raise UsageError(f"jobs is {jobs}, not a number of processes")
     options = options or CertifyOptions()
     limit = options.max_seconds + grace_seconds
     tasks = deque(
@@ -102,8 +105,10 @@ def certify_batch(
         for place, id in enumerate(ids)
     )
     results: dict[int, BatchResult] = {}
-    workers = [_Worker() for _ in range(min(jobs or _count_cores(), len(ids)))]
+    workers: list[_Worker] = []
     try:
+        for _ in range(min(jobs or _count_cores(), len(ids))):
+            workers.append(_Worker())  # one by one: where one cannot be started, those before it are ended
         while len(results) < len(ids):
             for worker in workers:
                 if worker.task is None and tasks:

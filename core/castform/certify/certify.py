@@ -20,6 +20,7 @@ from benchmax.envs import Environment, Example
 from benchmax.envs.termination import describe_error
 from castform.certify.certification import Certification, CertifyOptions
 from castform.certify.checks.scripts import scores_groups
+from castform.certify.choice import DETERMINISM, choose_probes
 from castform.certify.context import CheckContext
 from castform.certify.rates import measure_rates
 from castform.certify.signal import forecast_with_model
@@ -33,7 +34,7 @@ from castform.plugins.environment_files import is_path
 from castform.plugins.environments import LoadedEnvironment, load_environment
 from castform.probe_findings import judge_probes
 from castform.probe_report import GOLD
-from castform.probes import PROBES, Probe
+from castform.probes import PROBES
 from castform.probing import find_rendering, run_probes
 from castform.replay import replay_groups
 from castform.rollouts import RolloutGroup, Split
@@ -48,9 +49,7 @@ CHECKS: tuple[tuple[str, str], ...] = (
     ("blocking", "castform.certify.checks.blocking:check_blocking"),
 )
 """Name, as `--only` takes it, and the function."""
-DIAGNOSTICS, DETERMINISM, FORECAST = "diagnostics", "determinism", "forecast"
-FLOOR = ("empty", "junk")
-"""Wrong answers that are played beside any probe: what earns no more than they do is not paid."""
+DIAGNOSTICS, FORECAST = "diagnostics", "forecast"
 OTHER_SPLIT = 8
 """Examples of the split that is not probed: some datasets compute for seconds over each."""
 PROBES_SHARE = 0.5
@@ -61,6 +60,14 @@ SPLITS: tuple[Split, ...] = ("train", "eval")
 def names() -> list[str]:
     """Return what `only` may be."""
     return [DIAGNOSTICS, GOLD, *(probe.name for probe in PROBES), DETERMINISM, *dict(CHECKS), FORECAST]
+
+
+def check_only(name: str | None) -> None:
+    """Raise UsageError for what is no name of a probe or check."""
+    if name is not None and name not in names():
+        raise UsageError(
+            f"there is no probe or check called {name!r}", hint=f"there are {', '.join(names())}"
+        )
 
 
 def certify_environment(
@@ -109,10 +116,7 @@ async def certify(
     `load_examples` raises, and what the endpoint raises.
     """
     options = options or CertifyOptions()
-    if options.only is not None and options.only not in names():
-        raise UsageError(
-            f"there is no probe or check called {options.only!r}", hint=f"there are {', '.join(names())}"
-        )
+    check_only(options.only)
     work = _Certifier(loaded, dict(arguments or {}), options, base_dir or loaded.base_dir, on_stage)
     on_stage("the examples")
     await work.load()
@@ -213,7 +217,7 @@ class _Certifier:
 
     async def probe(self) -> None:
         """Play the probes that are wanted."""
-        wanted = _choose_probes(self.options.only, relative=scores_groups(self._environment))
+        wanted = choose_probes(self.options.only, relative=scores_groups(self._environment))
         if not wanted:
             return
         if self._is_late("probes", "the probes were not played"):
@@ -378,21 +382,3 @@ class _Certifier:
 
     def _unchecked(self, code: str, check: str, message: str) -> None:
         self._findings.append(Finding(level="unchecked", code=code, check=check, message=message))
-
-
-def _choose_probes(only: str | None, *, relative: bool) -> Sequence[Probe]:
-    """Return the probes to play for what is looked at.
-
-    Beside the right answer `FLOOR` says what pay is worth. Where siblings are judged
-    beside each other (`relative`), one probe is played among those that it was found among.
-    """
-    if only is None:
-        return PROBES
-    if only == GOLD:
-        return [probe for probe in PROBES if probe.name in FLOOR]
-    together = [probe for probe in PROBES if probe.max_examples is None]
-    if only == DETERMINISM or (relative and only in {probe.name for probe in together}):
-        return together
-    if only not in {probe.name for probe in PROBES}:
-        return ()
-    return [probe for probe in PROBES if probe.name in {only, *FLOOR}]

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from castform.cli.model_choice import add_environment_arguments
 from castform.cli.output import print_fields, print_json, print_note, print_table, print_text
 
 if TYPE_CHECKING:
@@ -52,14 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_make(make: argparse.ArgumentParser) -> None:
     make.add_argument("source", metavar="FILE[:CLASS]", help="Python file with an environment class in it")
     make.add_argument("-o", "--out", type=Path, required=True, metavar="OUT", help="file to write")
-    make.add_argument(
-        "-a",
-        "--arg",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="an argument of the constructor",
-    )
+    add_environment_arguments(make, what="an argument of the constructor; may be repeated")
     make.add_argument(
         "--dep", action="append", default=[], metavar="REQUIREMENT", help="a package that it needs, PEP 508"
     )

@@ -68,6 +68,10 @@ def run(args: argparse.Namespace) -> int:
     accepted = parse_accepted(args.accept)
     if args.example is not None and args.only is None:
         raise UsageError("--example needs --only, the probe or check to play on it")
+    if args.only is not None:
+        from castform.certify.certify import check_only
+
+        check_only(args.only)
     ids = expand_ids(args.environment)
     args.environment = ids[0]
     config = read_config(args, sampling__temperature=args.temperature)

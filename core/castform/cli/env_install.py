@@ -5,9 +5,14 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from castform.cli.output import print_fields, print_json, print_note
 from castform.errors import UsageError
+from castform.home import expand_home
+
+if TYPE_CHECKING:
+    from castform.isolation.installers import Sources
 
 
 def add_install_arguments(parser: argparse.ArgumentParser) -> None:
@@ -59,7 +64,7 @@ def install(args: argparse.Namespace) -> int:
     from castform.isolation.installers import Sources
 
     sources = Sources(
-        wheels=None if args.wheels is None else args.wheels.expanduser().absolute(), offline=args.offline
+        wheels=None if args.wheels is None else expand_home(args.wheels).absolute(), offline=args.offline
     )
     if not args.isolated:
         alone = {"--with": args.also, "--save-wheels": args.save_wheels, "--upgrade": args.upgrade}
@@ -74,7 +79,7 @@ def install(args: argparse.Namespace) -> int:
         also=args.also,
         sources=sources,
         resolver=args.resolver,
-        save_wheels=None if args.save_wheels is None else args.save_wheels.expanduser().absolute(),
+        save_wheels=None if args.save_wheels is None else expand_home(args.save_wheels).absolute(),
         upgrade=args.upgrade,
         on_stage=print_note,
     )
@@ -144,11 +149,8 @@ def remove(args: argparse.Namespace) -> int:
     return 0
 
 
-def _install_here(requirement: str, sources: object, *, as_json: bool) -> int:
-    from castform.isolation.installers import Sources
+def _install_here(requirement: str, sources: Sources, *, as_json: bool) -> int:
     from castform.isolation.into_this import Change, install_into_this
-
-    assert isinstance(sources, Sources)
 
     def show(changes: Sequence[Change]) -> None:
         print_note("it would install " + (", ".join(map(str, changes)) or "nothing: it is there"))

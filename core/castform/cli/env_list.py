@@ -23,7 +23,6 @@ def list_plugins(*, as_json: bool) -> int:
 
     listing = add_isolated(list_installed())
     entries = [e for e in select_allowed(listing.entries, allowed_names()) if not is_core(e)]
-    isolated = {id(e) for e in listing.isolated}
     made_here = list_made_here()
     states = {entry.path + entry.name: read_states(entry, made_here) for entry in entries}
     if as_json:
@@ -34,7 +33,7 @@ def list_plugins(*, as_json: bool) -> int:
                     "summary": e.summary,
                     "distribution": e.distribution,
                     "version": e.version,
-                    "isolated": id(e) in isolated,
+                    "isolated": listing.is_isolated(e),
                     "certificates": _plain_states(states[e.path + e.name]),
                 }
                 for e in entries
@@ -48,7 +47,7 @@ def list_plugins(*, as_json: bool) -> int:
                     e.name,
                     e.summary,
                     e.distribution,
-                    f"{e.version} (isolated)" if id(e) in isolated else e.version,
+                    f"{e.version} (isolated)" if listing.is_isolated(e) else e.version,
                     summarize_states(states[e.path + e.name]),
                 ]
                 for e in entries

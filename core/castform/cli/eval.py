@@ -5,7 +5,13 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from castform.cli.model_choice import add_model_arguments, check_model_arguments, open_model, read_config
+from castform.cli.model_choice import (
+    add_model_arguments,
+    add_workers_argument,
+    check_model_arguments,
+    open_model,
+    read_config,
+)
 from castform.cli.output import print_json, print_note, print_table, print_text
 from castform.errors import RunFailedError
 
@@ -30,12 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SCORE",
         help="score that counts as a pass; default: the right answer's",
     )
-    parser.add_argument(
-        "--workers",
-        type=int,
-        metavar="N",
-        help="processes for the environment; 0: none (environment.workers)",
-    )
+    add_workers_argument(parser)
     add_model_arguments(parser, required=True)
 
 

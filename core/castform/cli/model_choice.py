@@ -50,15 +50,25 @@ def add_model_arguments(parser: argparse.ArgumentParser, *, required: bool) -> N
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
 
 
-def add_environment_arguments(parser: argparse.ArgumentParser) -> None:
+def add_environment_arguments(
+    parser: argparse.ArgumentParser,
+    *,
+    dest: str = "arg",
+    what: str = "one argument of the environment, seed=2 for one; may be repeated",
+) -> None:
     """Declare -a, which a settings' file and --set may say too (`environment.args`)."""
     parser.add_argument(
-        "-a",
-        "--arg",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="one argument of the environment, seed=2 for one; may be repeated",
+        "-a", "--arg", action="append", default=[], dest=dest, metavar="NAME=VALUE", help=what
+    )
+
+
+def add_workers_argument(parser: argparse.ArgumentParser) -> None:
+    """Declare --workers, which a settings' file and --set may say too (`environment.workers`)."""
+    parser.add_argument(
+        "--workers",
+        type=int,
+        metavar="N",
+        help="processes for the environment; 0: none (environment.workers)",
     )
 
 

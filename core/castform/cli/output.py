@@ -71,6 +71,23 @@ def print_text(text: str = "") -> None:
     _stdout().write(_safe(text) + "\n")
 
 
+def print_marked(pieces: Sequence[tuple[str, bool]]) -> None:
+    """Write text in which some pieces are marked: in colour on a terminal, else in double brackets.
+
+    NO_COLOR asks for the brackets on a terminal, too.
+    """
+    stream = _stdout()
+    coloured = stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    if not coloured:
+        print_text("".join(f"[[{text}]]" if marked else text for text, marked in pieces))
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    text = Text.assemble(*((_safe(piece), "bold green" if marked else "dim") for piece, marked in pieces))
+    Console(file=stream, soft_wrap=True, highlight=False).print(text)
+
+
 def print_note(text: str) -> None:
     """Write a line of talk, after the data that came before it."""
     _stdout().flush()

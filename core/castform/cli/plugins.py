@@ -36,15 +36,14 @@ def _list_plugins(*, as_json: bool) -> int:
     from castform.plugins.catalog import allowed_names, find_clashes, list_installed, select_allowed
 
     listing = add_isolated(list_installed())
-    isolated = {id(e) for e in listing.isolated}
     entries = select_allowed(listing.entries, allowed_names())
     if as_json:
-        print_json([{**_entry_as_dict(e), "isolated": id(e) in isolated} for e in entries])
+        print_json([{**_entry_as_dict(e), "isolated": listing.is_isolated(e)} for e in entries])
     else:
         print_table(
             ["PLUGIN", "SUMMARY", "DISTRIBUTION", "VERSION"],
             [
-                [e.name, e.summary, e.distribution, f"{e.version}{' (isolated)' * (id(e) in isolated)}"]
+                [e.name, e.summary, e.distribution, f"{e.version}{' (isolated)' * listing.is_isolated(e)}"]
                 for e in entries
             ],
         )

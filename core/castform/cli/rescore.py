@@ -7,6 +7,7 @@ import secrets
 from typing import TYPE_CHECKING, Any
 
 from castform.cli.environment_pin import describe_pin
+from castform.cli.model_choice import add_environment_arguments
 from castform.cli.output import print_fields, print_json, print_note, print_text
 from castform.cli.rescore_tables import print_result, some
 from castform.errors import RunFailedError, UsageError
@@ -34,15 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="ID",
         help="another environment: an id, a Python file or a TOML file; default: the run's own",
     )
-    parser.add_argument(
-        "-a",
-        "--arg",
-        action="append",
-        default=[],
-        dest="arguments",
-        metavar="NAME=VALUE",
-        help="one argument of the environment; may be repeated",
-    )
+    add_environment_arguments(parser, dest="arguments")
     parser.add_argument("--mode", help="only rollouts of this mode: train, eval, …")
     parser.add_argument("--step", type=int, help="only rollouts of this step")
     parser.add_argument("--limit", type=int, metavar="N", help="at most so many groups, the first ones")

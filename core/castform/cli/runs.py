@@ -15,15 +15,18 @@ from castform.safe_text import safe_line
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from castform.runs import EvalRecord, RolloutRecord, RunRecord, RunStore
+    from castform.runs import EvalRecord, RolloutRecord, RunRecord, RunStore, ScalarPoint
 
 _ACTIVE = ("pending", "running")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare `list`, `status`, `scalars`, `rollouts`, `rollout` and `stop`."""
+    """Declare `list`, `status`, `scalars`, `rollouts`, `rollout`, `answers` and `stop`."""
     commands = parser.add_subparsers(
-        dest="action", required=True, metavar="list|status|scalars|rollouts|rollout|stop", prog=parser.prog
+        dest="action",
+        required=True,
+        metavar="list|status|scalars|rollouts|rollout|answers|stop",
+        prog=parser.prog,
     )
     listing = commands.add_parser("list", help="runs, newest first")
     listing.add_argument("--kind", choices=("train", "sft", "eval", "validate", "rescore"), help="only these")
@@ -34,6 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--mode", help="train, eval, …; default: train, else all; with --name, and of finetuning, all"
     )
     scalars.add_argument("--name", help="all points of one scalar")
+    scalars.add_argument("--csv", action="store_true", help="all points as CSV: mode, name, step, value")
     rollouts = _add(commands, "rollouts", "a run's rollouts")
     rollouts.add_argument("--mode", help="train, eval, …")
     rollouts.add_argument("--step", type=int)
@@ -41,8 +45,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     rollouts.add_argument("--limit", type=int, default=50, metavar="N", help="most that are shown (50)")
     rollout = _add(commands, "rollout", "one rollout with its transcript")
     rollout.add_argument("rollout_id", help="rollout id, or a unique beginning of one")
+    answers = _add(commands, "answers", "what a finetuned model answers to held-out rows")
+    answers.add_argument("--all", action="store_true", help="also the rows whose answer did not change")
     stop = _add(commands, "stop", "ask a run to stop")
-    for command in (listing, status, scalars, rollouts, rollout, stop):
+    for command in (listing, status, scalars, rollouts, rollout, answers, stop):
         command.add_argument("--json", action="store_true", help="one JSON document on stdout")
 
 
@@ -62,6 +68,7 @@ def run(args: argparse.Namespace) -> int:
         "scalars": _scalars,
         "rollouts": _rollouts,
         "rollout": _rollout,
+        "answers": _answers,
         "stop": _stop,
     }
     with RunStore.open() as store:
@@ -89,7 +96,8 @@ def _status(store: RunStore, args: argparse.Namespace) -> int:
     step = max((points[-1].step for points in scalars.values()), default=None)
     steps = _planned_steps(store, record)
     evals = store.list_evals(record.run_id)
-    verdict = next((e.result.get("sentence") for e in reversed(evals) if e.label == "verdict"), None)
+    verdicts = [e.result for e in evals if e.label == "verdict"]
+    verdict = verdicts[-1].get("sentence") if verdicts else None
     pins = store.list_pins(record.run_id)
     score = _score(record, evals)
     if args.json:
@@ -120,6 +128,7 @@ def _status(store: RunStore, args: argparse.Namespace) -> int:
             **({} if step is None else {"step": f"{step} of {steps}" if steps else str(step)}),
             **({} if record.error is None else {"error": safe_line(record.error)}),
             **({} if verdict is None else {"verdict": verdict}),
+            **(_describe_answers(verdicts[-1]) if verdicts and record.kind == "sft" else {}),
             **({} if score is None else {"score": _describe_score(score)}),
             "environment": describe_pin(record.environment) if record.environment.get("id") else "",
             **({} if len(pins) < 2 else {"earlier": "; ".join(describe_pin(pin.pin) for pin in pins[:-1])}),
@@ -137,6 +146,8 @@ def _status(store: RunStore, args: argparse.Namespace) -> int:
 
 
 def _scalars(store: RunStore, args: argparse.Namespace) -> int:
+    if args.csv and args.json:
+        raise UsageError("--csv and --json are two forms of one thing", hint="give one of them")
     record = store.find_run(args.run_id)
     found = store.read_scalars(record.run_id)
     is_whole = args.name or record.kind == "sft"  # its curves are few: both losses at a glance
@@ -163,6 +174,8 @@ def _scalars(store: RunStore, args: argparse.Namespace) -> int:
                 },
             }
         )
+    elif args.csv:
+        _print_csv(found)
     elif args.name:
         rows = [[m, p.step, _number(p.value)] for m, names in found.items() for p in names.get(args.name, [])]
         print_table(["MODE", "STEP", "VALUE"], rows)
@@ -176,6 +189,23 @@ def _scalars(store: RunStore, args: argparse.Namespace) -> int:
             ],
         )
     return 0
+
+
+def _print_csv(found: Mapping[str, Mapping[str, Sequence[ScalarPoint]]]) -> None:
+    """Write a line a point; a value that was not finite is empty."""
+    import csv
+    import io
+
+    text = io.StringIO()
+    rows = csv.writer(text, lineterminator="\n")
+    rows.writerow(["mode", "name", "step", "value"])
+    rows.writerows(
+        [mode, name, point.step, point.value]
+        for mode, names in found.items()
+        for name, points in names.items()
+        for point in points
+    )
+    print_text(text.getvalue().removesuffix("\n"))
 
 
 def _rollouts(store: RunStore, args: argparse.Namespace) -> int:
@@ -241,6 +271,12 @@ def _rollout(store: RunStore, args: argparse.Namespace) -> int:
     return 0
 
 
+def _answers(store: RunStore, args: argparse.Namespace) -> int:
+    from castform.cli.runs_answers import show_answers
+
+    return show_answers(store, args)
+
+
 def _stop(store: RunStore, args: argparse.Namespace) -> int:
     record = store.find_run(args.run_id)
     active = record.status in _ACTIVE
@@ -291,6 +327,14 @@ def _score(record: RunRecord, evals: Sequence[EvalRecord]) -> Mapping[str, Any] 
         return next(iter(results[-1]["components"]), None)
     result: Mapping[str, Any] = results[-1] if record.kind == "eval" else results[-1].get("result") or {}
     return result.get("score")
+
+
+def _describe_answers(verdict: Mapping[str, Any]) -> dict[str, str]:
+    """Return exact match of a finetuning run's answers as a field; none when no rows were answered."""
+    from castform.sft.answers import describe_answers, read_comparison
+
+    found = read_comparison(verdict)
+    return {} if found is None else {"answers": describe_answers(found, loss=verdict["word"])}
 
 
 def _describe_score(score: Mapping[str, Any]) -> str:

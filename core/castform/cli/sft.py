@@ -7,6 +7,14 @@ import importlib
 from typing import Any
 
 ACTIONS: dict[str, tuple[str, str]] = {
+    "check": (
+        "castform.cli.sft_check",
+        "say whether a file of conversations can be trained on, and what is in it",
+    ),
+    "convert": (
+        "castform.cli.sft_convert",
+        "convert conversations of other formats, with a word on every row",
+    ),
     "train": (
         "castform.cli.sft_train",
         "finetune a model on a file of conversations, with a verdict at the end",

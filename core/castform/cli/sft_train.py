@@ -11,6 +11,8 @@ from castform.cli.trainer_calls import EXIT_CODES, check_output, copy_result, re
 from castform.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from castform.sft.config import SftConfig
 
 _TRAIN = "castform_trainer.sft.run:train_sft"
@@ -59,6 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--output", type=Path, metavar="DIR", help="also copy the adapter or model to this folder"
     )
     parser.add_argument("--json", action="store_true", help="the result as one JSON document on stdout")
+    parser.add_argument("--launched", metavar="RUN", help=argparse.SUPPRESS)  # by castform.platform
 
 
 def run(args: argparse.Namespace) -> int:
@@ -104,13 +107,21 @@ def _list_settings(*, as_json: bool) -> int:
 
 def _train(config: SftConfig, args: argparse.Namespace) -> int:
     import asyncio
+    from contextlib import ExitStack
 
     from castform.progress import show_progress
     from castform.runs import RunStore
 
-    train = reach_trainer(_TRAIN)
-    with RunStore.open() as store, show_progress() as listener:
-        result = settle(asyncio.run, train(config, store=store, listeners=[listener]))
+    with RunStore.open() as store, ExitStack() as stack:
+        launched = {}
+        if args.launched:
+            from castform.platform.job import hold_launched_run
+
+            stack.enter_context(hold_launched_run(store, args.launched))
+            launched = {"run_id": args.launched, "is_launched": True}
+        train = reach_trainer(_TRAIN)
+        listener = stack.enter_context(show_progress())
+        result = settle(asyncio.run, train(config, store=store, listeners=[listener], **launched))
     return _finish(result, args)
 
 
@@ -163,8 +174,11 @@ def _dry_run(config: SftConfig, *, as_json: bool) -> int:
     train, held_out = plan["train"], plan["eval"]
     fields = {
         "data": f"{train['rows']:,} rows, {train['tokens']:,} tokens, {train['trained_tokens']:,} of them trained",
+        **({} if train["sampled_rows"] is None else {"sampled ids": _count_sampled(train)}),
         "longest row": f"{train['longest']:,} of {plan['context_tokens']:,} tokens",
-        "held out": "nothing: no verdict" if held_out is None else f"{held_out['rows']:,} rows",
+        "held out": "nothing: no verdict"
+        if held_out is None
+        else f"{held_out['rows']:,} rows, {held_out['answers']:,} of them answered before and after",
         "model": f"{plan['model']} in {plan['dtype']} on {plan['device']}",
         "training": "all weights" if plan["method"] == "full" else "LoRA",
         "learning rate": f"{plan['learning_rate']:g}",
@@ -177,11 +191,22 @@ def _dry_run(config: SftConfig, *, as_json: bool) -> int:
     return 0
 
 
+def _count_sampled(train: Mapping[str, Any]) -> str:
+    """Say how many rows are trained on the token ids that a run of ours sampled."""
+    if train["sampled_rows"] == train["rows"]:
+        return f"all {train['rows']:,} rows"
+    rest = train["rows"] - train["sampled_rows"]
+    return f"{train['sampled_rows']:,} of {train['rows']:,} rows; the other {rest:,} are not as they were converted"
+
+
 def _finish(result: Any, args: argparse.Namespace) -> int:
     """Show an SftResult (`Any`: its class lives behind the train extra)."""
+    from castform.sft.answers import describe_answers
+
     folder, verdict = result.result, result.verdict
+    asked, answered = result.answers_before, result.answers_after
     if args.output is not None:
-        copy_result(result.result, args.output)
+        copy_result(result.result, args.output, beside=result.run_dir / "canary.json")
         folder = args.output
     kind = "model" if result.method == "full" else "adapter"
     code = EXIT_CODES.get(result.stopped_by if result.status == "stopped" else None, 0)
@@ -192,6 +217,8 @@ def _finish(result: Any, args: argparse.Namespace) -> int:
                 "status": result.status,
                 "stopped_by": result.stopped_by,
                 "steps": result.steps,
+                "rows": result.train["rows"],
+                "sampled_rows": result.train["sampled_rows"],
                 "trained_tokens": result.trained_tokens,
                 "train_seconds": result.train_seconds,
                 "run_dir": result.run_dir,
@@ -199,15 +226,24 @@ def _finish(result: Any, args: argparse.Namespace) -> int:
                 kind: folder,
                 "before": None if result.before is None else result.before.as_dict(with_rows=False),
                 "after": None if result.after is None else result.after.as_dict(with_rows=False),
+                "answers": {
+                    "before": None if asked is None else asked.as_dict(with_answers=False),
+                    "after": None if answered is None else answered.as_dict(with_answers=False),
+                },
                 "verdict": None if verdict is None else verdict.as_dict(),
             }
         )
         return code
     if verdict is not None:
         print_text(verdict.describe())
+        for found in verdict.components:
+            print_text(describe_answers(found, loss=verdict.word))
+            print_note(f"`castform runs answers {result.run_id}` shows them")
     elif result.before is None:
         print_note("no held-out rows (--eval FILE), so no verdict")
     print_text(f"{kind}: {folder}")
+    if result.train["sampled_rows"] is not None:
+        print_note(f"trained on sampled token ids: {_count_sampled(result.train)}")
     if result.status == "stopped":
         print_note(
             f"stopped after {result.steps} steps; `castform sft train --resume {result.run_id}` goes on"

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from castform.cli.model_choice import add_environment_arguments, apply_arguments
+from castform.cli.model_choice import add_environment_arguments, add_workers_argument, apply_arguments
 from castform.cli.output import print_json, print_note, print_table, print_text
 from castform.cli.trainer_calls import EXIT_CODES, check_output, copy_result, reach_trainer, settle
 from castform.errors import UsageError
@@ -35,12 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--steps", type=int, help="optimiser steps (run.steps)")
     parser.add_argument("--seed", type=int, help="seed of everything random (run.seed)")
     parser.add_argument("--max-seconds", type=float, help="train for at most this long (run.max_seconds)")
-    parser.add_argument(
-        "--workers",
-        type=int,
-        metavar="N",
-        help="processes for the environment; 0: none (environment.workers)",
-    )
+    add_workers_argument(parser)
     add_environment_arguments(parser)
     parser.add_argument("--config", type=Path, metavar="FILE", help="TOML file with settings")
     parser.add_argument(

@@ -5,7 +5,13 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from castform.cli.model_choice import add_model_arguments, check_model_arguments, open_model, read_config
+from castform.cli.model_choice import (
+    add_model_arguments,
+    add_workers_argument,
+    check_model_arguments,
+    open_model,
+    read_config,
+)
 from castform.cli.output import print_json, print_note, print_table, print_text
 
 if TYPE_CHECKING:
@@ -35,12 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--examples", type=_positive, default=DEFAULT_EXAMPLES, metavar="N", help="most examples (16)"
     )
     parser.add_argument("--split", choices=("train", "eval"), default="train", help="default: train")
-    parser.add_argument(
-        "--workers",
-        type=int,
-        metavar="N",
-        help="processes for the environment; 0: none (environment.workers)",
-    )
+    add_workers_argument(parser)
     add_model_arguments(parser, required=False)
 
 

@@ -55,17 +55,7 @@ def _describe_plugin(entry: CatalogEntry) -> dict[str, Any]:
 
 
 def _describe_specs(plugin: Plugin, kind: type[Spec]) -> list[dict[str, Any]]:
-    return [
-        {
-            "name": spec.name,
-            "summary": spec.summary,
-            "factory": spec.factory,
-            "config": spec.config,
-            "requires": list(spec.requires),
-            "tags": list(spec.tags),
-        }
-        for spec in plugin.specs(kind).values()
-    ]
+    return [spec.as_dict() for spec in plugin.specs(kind).values()]
 
 
 def main() -> int:

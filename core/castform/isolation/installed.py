@@ -56,8 +56,7 @@ def _make_hooks(record: IsolatedRecord, plugin_name: str) -> Any:  # anything wi
     from castform.plugins.builtin import hookimpl
 
     specs = [
-        EnvironmentSpec(**{**spec, "requires": tuple(spec["requires"]), "tags": tuple(spec["tags"])})
-        for spec in record.plugins[plugin_name]["registers"]["environment"]
+        EnvironmentSpec.from_dict(spec) for spec in record.plugins[plugin_name]["registers"]["environment"]
     ]
 
     @hookimpl

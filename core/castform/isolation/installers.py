@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import re
 import shutil
 import sys
@@ -98,11 +97,12 @@ def check_wheels(sources: Sources) -> None:
 
 
 def _run(command: Sequence[str], program: str, doing: str) -> None:
-    from castform.bundles.bounded_process import run_bounded
+    from castform.bundles.bounded_process import environ_without_python, run_bounded
 
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     with tempfile.TemporaryDirectory() as place:
-        done = run_bounded(command, cwd=Path(place), env=environ, timeout_seconds=TIMEOUT_SECONDS)
+        done = run_bounded(
+            command, cwd=Path(place), env=environ_without_python(), timeout_seconds=TIMEOUT_SECONDS
+        )
     if done.ending != "exit":
         raise RunFailedError(f"{doing}: {program} {done.describe()}")
     if done.code != 0:

@@ -112,6 +112,10 @@ class Listing(NamedTuple):
     replaced: list[CatalogEntry]
     """Installed here too, from the same distribution: the isolated one is used."""
 
+    def is_isolated(self, entry: CatalogEntry) -> bool:
+        """Whether this very entry of `entries` runs in an environment of its own."""
+        return any(entry is other for other in self.isolated)
+
 
 def add_isolated(installed: Iterable[CatalogEntry]) -> Listing:
     """Add what is installed isolated to what is installed here.

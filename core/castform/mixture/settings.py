@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from castform.compose.settings import Part
+from castform.workers.limits import MAX_WORKERS
 
 
 class MixPart(Part):
@@ -18,5 +19,5 @@ class MixPart(Part):
     """Its share of the examples. Given for all or for none; for none, they take turns until all are asked."""
     weights: dict[str, float] = Field(default_factory=dict)
     """Weights of its reward components, by the names that it has for them itself."""
-    workers: int = Field(0, ge=0, le=256)
+    workers: int = Field(0, ge=0, le=MAX_WORKERS)
     """Worker processes. 0: in process, unless the plugin is installed isolated."""

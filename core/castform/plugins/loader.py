@@ -86,11 +86,10 @@ def load_registry(path: Sequence[str] | None = None) -> Registry[Plugin]:
     """
     allowed = allowed_names()
     listing = add_isolated(list_installed(path)) if path is None else Listing(list_installed(path), [], [])
-    isolated = {id(entry) for entry in listing.isolated}
     entries = [e for e in listing.entries if normalize_name(e.name) != CORE or is_core(e)]
     if not any(is_core(e) for e in entries):
         entries.append(BUILTIN)
-    points = [InstalledEntryPoint(entry=e, isolated=id(e) in isolated) for e in entries]
+    points = [InstalledEntryPoint(entry=e, isolated=listing.is_isolated(e)) for e in entries]
     return Registry(points, allowed=None if allowed is None else allowed | {CORE})
 
 

@@ -6,8 +6,9 @@ A spec is checked where it is made, so a wrong one is the fault of the hook that
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar, Self
 
 from castform.errors import CastformError
 from castform.plugins.names import is_name
@@ -63,6 +64,22 @@ class Spec:
         for field, words in (("requires", self.requires), ("tags", self.tags)):
             if not isinstance(words, tuple) or not all(isinstance(w, str) and w.strip() for w in words):
                 raise SpecError(f"{what}: {field} is {words!r}, not a tuple of words")
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain data, of which `from_dict` makes the same description again."""
+        return {
+            "name": self.name,
+            "summary": self.summary,
+            "factory": self.factory,
+            "config": self.config,
+            "requires": list(self.requires),
+            "tags": list(self.tags),
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Return the description that `as_dict` was asked of. SpecError as for any that is made."""
+        return cls(**{**data, "requires": tuple(data["requires"]), "tags": tuple(data["tags"])})
 
 
 class EnvironmentSpec(Spec):

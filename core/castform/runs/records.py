@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, is_dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
+
+from castform.plain_values import make_plain
 
 RunStatus = Literal["pending", "running", "finished", "failed", "stopped", "lost"]
 """lost is never stored: it is a run that says it is running while its process is gone."""
@@ -110,9 +112,9 @@ class EvalRecord:
 def to_json(value: object) -> str:
     """Return compact ASCII JSON; numbers that JSON does not know become null, other objects text."""
     try:
-        return json.dumps(value, separators=(",", ":"), allow_nan=False, default=_plain)
+        return json.dumps(value, separators=(",", ":"), allow_nan=False, default=make_plain)
     except ValueError:
-        return json.dumps(_without_nan(value), separators=(",", ":"), allow_nan=False, default=_plain)
+        return json.dumps(_without_nan(value), separators=(",", ":"), allow_nan=False, default=make_plain)
 
 
 def clean_text(text: str | None) -> str | None:
@@ -120,16 +122,6 @@ def clean_text(text: str | None) -> str | None:
     if text is None:
         return None
     return text.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode("utf-8")
-
-
-def _plain(value: object) -> object:
-    if is_dataclass(value) and not isinstance(value, type):
-        return asdict(value)
-    if isinstance(value, Mapping):
-        return dict(value)
-    if isinstance(value, (set, frozenset, tuple)):
-        return list(value)
-    return str(value)
 
 
 def _without_nan(value: object) -> object:

@@ -132,8 +132,8 @@ class RunStore:
             )
         return self.get_run(run_id)
 
-    def _owner(self, now: float) -> dict[str, Any]:
-        pid = os.getpid()
+    def _owner(self, now: float, pid: int | None = None) -> dict[str, Any]:
+        pid = pid or os.getpid()
         return {
             "host": socket.gethostname(),
             "pid": pid,
@@ -141,14 +141,17 @@ class RunStore:
             "heartbeat": now,
         }
 
-    def set_status(self, run_id: str, status: RunStatus, *, error: str | None = None) -> None:
-        """Move a run to `status`. "running" makes this process its owner and clears a stop request."""
+    def set_status(
+        self, run_id: str, status: RunStatus, *, error: str | None = None, keep_stop_request: bool = False
+    ) -> None:
+        """Move a run to `status`. "running" makes this process its owner, and clears a stop request unless told to keep it."""
         if status == "lost":
             raise ValueError("lost is seen, never stored")
         now = self._clock()
         values: dict[str, Any] = {"status": status, "updated": now, "error": clean_text(error)}
         if status == "running":
-            values |= {"stop_requested": None, **self._owner(now)}
+            values |= {} if keep_stop_request else {"stop_requested": None}
+            values |= self._owner(now)
         self._update_run(run_id, values)
 
     def set_config(self, run_id: str, config: Mapping[str, Any]) -> None:
@@ -166,13 +169,13 @@ class RunStore:
         self._update_run(run_id, {"heartbeat": self._clock()})
 
     @contextmanager
-    def running(self, run_id: str) -> Iterator[None]:
+    def running(self, run_id: str, *, keep_stop_request: bool = False) -> Iterator[None]:
         """Own the run while the block runs: running with a heartbeat, then finished, stopped or failed.
 
         KeyboardInterrupt and cancellation mean stopped, any other exception failed with its text;
         each is raised again. A status that the block set itself stays.
         """
-        self.set_status(run_id, "running")
+        self.set_status(run_id, "running", keep_stop_request=keep_stop_request)
         ended = threading.Event()
         pulse = threading.Thread(
             target=self._beat, args=(run_id, ended), name=f"heartbeat-{run_id}", daemon=True
@@ -206,6 +209,22 @@ class RunStore:
                 .where(schema.runs.c.run_id == run_id, schema.runs.c.status.not_in(ENDED))
                 .values(status=status, updated=now, heartbeat=now, error=clean_text(error))
             )
+
+    def claim_pending(self, run_id: str, *, pid: int) -> bool:
+        """Make a process of this machine the owner of a run that has not begun; False when it has."""
+        return self._update_pending(run_id, self._owner(self._clock(), pid))
+
+    def end_pending(
+        self, run_id: str, status: RunStatus, *, error: str | None = None, pid: int | None = None
+    ) -> bool:
+        """End a run that has not begun, and that `pid` owns where it is given; False for another."""
+        values = {"status": status, "updated": self._clock(), "error": clean_text(error)}
+        return self._update_pending(run_id, values, {} if pid is None else {"pid": pid})
+
+    def _update_pending(self, run_id: str, values: Mapping[str, Any], more: Mapping[str, Any] = {}) -> bool:
+        query = update(schema.runs).filter_by(run_id=run_id, status="pending", **more).values(**values)
+        with self._write() as connection:
+            return connection.execute(query).rowcount > 0
 
     def _update_run(self, run_id: str, values: Mapping[str, Any]) -> None:
         with self._write() as connection:

@@ -33,6 +33,8 @@ class DataSection(Section):
     """benchmax-sft-v1 file with held-out rows, at most 2048."""
     max_context_tokens: int | None = Field(None, ge=2)
     """A longer row is an error before anything starts. Unset: the model's own limit."""
+    use_sampled_ids: bool = True
+    """Train rows that were made from our own runs on the token ids in FILE.tokens.jsonl, as they were sampled."""
 
 
 class SftRunSection(Section):
@@ -82,6 +84,8 @@ class BatchSection(Section):
 class SftEvalSection(Section):
     every: int = Field(0, ge=0)
     """Also measure the held-out loss every N steps. 0: only before and after."""
+    answers: int = Field(64, ge=0)
+    """Held-out rows, a sample where there are more, that the model answers before and after. 0: none."""
 
 
 class SftCheckpointSection(CheckpointSection):

@@ -15,6 +15,8 @@ from castform.seeds import derive_seed
 from castform.verdict import SIGNIFICANCE, Comparison, Verdict, Word
 
 LOSS = "loss"
+MAX_EVAL_ROWS = 2048
+"""Held-out rows that are measured at most."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -25,6 +25,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--castform-base-dir", metavar="DIR", help="where relative dataset paths start")
     group.addoption("--castform-split", choices=SPLITS, default="train", help="the split to play")
     group.addoption("--castform-examples", type=int, metavar="N", help="play the first N examples")
+    group.addoption("--castform-rule-seconds", type=float, metavar="S", help="most seconds of one rule (120)")
     group.addoption(
         "--castform-accept",
         metavar="RULE=REASON",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,7 +52,7 @@ def describe_loaded(loaded: LoadedEnvironment) -> dict[str, Any]:
         "id": loaded.id,
         "pin": {**pin.as_dict(), "args": encode_value(dict(pin.args)), "files": dict(pin.details.files)},
         "base_dir": str(loaded.base_dir),
-        "spec": None if spec is None else {f.name: getattr(spec, f.name) for f in fields(spec)},
+        "spec": None if spec is None else spec.as_dict(),
         "summary": summarize_environment(loaded),
         "arguments": [asdict(argument) for argument in _list_arguments(loaded)],
         "rewards": list_rewards(loaded),
@@ -75,9 +75,7 @@ def read_loaded(message: Mapping[str, Any]) -> RemoteEnvironment:
             details=PinDetails(files=pin["files"]),
         ),
         base_dir=Path(message["base_dir"]),
-        spec=None
-        if spec is None
-        else EnvironmentSpec(**{**spec, "requires": tuple(spec["requires"]), "tags": tuple(spec["tags"])}),
+        spec=None if spec is None else EnvironmentSpec.from_dict(spec),
         summary=message["summary"],
         arguments=tuple(Argument(**argument) for argument in message["arguments"]),
         rewards=tuple(message["rewards"]),

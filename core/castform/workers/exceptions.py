@@ -57,7 +57,7 @@ def _read(read: Callable[[], Any], otherwise: Any) -> Any:
 
 
 def cut_text(text: str) -> str:
-    """A text that fits into a frame, whatever was put into an error's."""
+    """Return an error's text so that it fits into a frame: its first `MAX_TEXT` characters, and a mark that more were."""
     return text if len(text) <= MAX_TEXT else text[:MAX_TEXT] + "…"
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+MAX_WORKERS = 256
+"""Of one environment."""
 HANG_SECONDS = 60.0
 START_SECONDS = 600.0
 MORE_DEATHS = 2

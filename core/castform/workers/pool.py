@@ -58,6 +58,7 @@ class WorkerPool:
         self._notice = BlockingNotice(str(task.get("id") or "the environment"))
         self._loaded: Future[Frame] = Future()
         self._closed: Future[None] = Future()
+        self._closed.set_running_or_notify_cancel()  # whoever waits may be cancelled; closing is not
         self._close_by: float | None = None
         self._reactor = Reactor(
             name="castform-workers",
@@ -119,10 +120,13 @@ class WorkerPool:
         try:
             worker = WorkerProcess(name, self._interpreter, self._limits)
         except OSError as error:
+            gone = isinstance(error, (FileNotFoundError, NotADirectoryError, PermissionError))
             self._break(
                 MissingError(
                     f"cannot run {self._interpreter.python} ({error.strerror or error})",
-                    hint="the Python of the worker processes is gone; install the plugin again",
+                    hint="the Python of the worker processes is gone; install the plugin again"
+                    if gone
+                    else "the system refuses another process; fewer workers need less of it",
                 )
             )
             return

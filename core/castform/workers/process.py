@@ -29,7 +29,7 @@ class WorkerProcess:
     """A started process. Everything here is called by the pool's thread only, except `kill`."""
 
     def __init__(self, name: str, interpreter: Interpreter, limits: WorkerLimits) -> None:
-        """Start it. OSError when the interpreter cannot be run."""
+        """Start it. OSError when the interpreter cannot be run, ValueError for a NUL in its words."""
         self.name = name
         self.loaded = False
         """It has said what the environment is, and gives signs of life from then on."""
@@ -48,9 +48,13 @@ class WorkerProcess:
         self.output = OutputCapture(
             name, limit_bytes=limits.output_bytes, limit_seconds=limits.output_seconds
         )
-        requests, self.requests = os.pipe()
-        self.answers, answers = os.pipe()
-        try:
+        with contextlib.ExitStack() as theirs, contextlib.ExitStack() as ours:
+            requests, self.requests = os.pipe()
+            theirs.callback(os.close, requests)
+            ours.callback(os.close, self.requests)
+            self.answers, answers = os.pipe()
+            theirs.callback(os.close, answers)
+            ours.callback(os.close, self.answers)
             self._process = subprocess.Popen(
                 interpreter.command("castform.workers.main", str(requests), str(answers), str(os.getpid())),
                 env=dict(interpreter.env),
@@ -60,13 +64,7 @@ class WorkerProcess:
                 pass_fds=(requests, answers),
                 start_new_session=True,
             )
-        except OSError:
-            os.close(self.requests)
-            os.close(self.answers)
-            raise
-        finally:
-            os.close(requests)
-            os.close(answers)
+            ours.pop_all()
         assert self._process.stdout is not None
         self.printed = self._process.stdout.fileno()
         for descriptor in (self.requests, self.answers, self.printed):

@@ -33,8 +33,9 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, is_dataclass
 from typing import Any, TypeAlias
+
+from castform.plain_values import make_plain
 
 PROTOCOL_VERSION = 1
 MAX_FRAME_BYTES = 64 * 1024 * 1024
@@ -60,7 +61,7 @@ def encode_frame(message: Frame) -> bytes:
 
     FrameTooLargeError: it is beyond `MAX_FRAME_BYTES`.
     """
-    body = json.dumps(message, separators=(",", ":"), default=_plain).encode()
+    body = json.dumps(message, separators=(",", ":"), default=make_plain).encode()
     if len(body) > MAX_FRAME_BYTES:
         raise FrameTooLargeError(f"a message of {len(body):,} bytes; at most {MAX_FRAME_BYTES:,} fit")
     return _LENGTH.pack(len(body)) + body
@@ -101,14 +102,3 @@ def _decode(body: bytes) -> Frame:
     if not isinstance(message, dict) or not isinstance(message.get("t"), str):
         raise ProtocolError(f"a frame that is not a message: {body[:80]!r}")
     return message
-
-
-def _plain(value: object) -> object:
-    """The same forms as in the run store, so that a transcript is stored alike from a worker and from here."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return asdict(value)
-    if isinstance(value, Mapping):
-        return dict(value)
-    if isinstance(value, (set, frozenset, tuple)):
-        return list(value)
-    return str(value)

@@ -35,7 +35,7 @@ class Reactor:
         self._on_error = on_error
         self._at_end = at_end
         self._inbox: deque[Action] = deque()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a finalizer that posts may run within `post`
         self._ended = False
         self._wake_read, self._wake_write = os.pipe()
         os.set_blocking(self._wake_read, False)

@@ -10,13 +10,11 @@ from castform.errors import UsageError
 from castform.plugins.environments import LoadedEnvironment
 from castform.workers.environment import WorkerEnvironment
 from castform.workers.interpreter import Interpreter, this_interpreter
-from castform.workers.limits import WorkerLimits
+from castform.workers.limits import MAX_WORKERS, WorkerLimits
 from castform.workers.values import encode_value
 
 if TYPE_CHECKING:
     from castform.environment_section import EnvironmentSection
-
-MAX_WORKERS = 256
 
 
 def start_worker_environment(

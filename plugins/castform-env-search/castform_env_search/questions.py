@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmax.envs import DatasetSplit, canonical_example_id
+from benchmax.envs.special_files import is_special_file
 from benchmax.rag.sources import reference_sources
 
 HELD_OUT_SHARE = 0.4
@@ -64,6 +65,8 @@ def read_questions(path: Path, known: Collection[str]) -> list[Question]:
     """
     questions: dict[str, Question] = {}
     faults: list[str] = []
+    if is_special_file(path):
+        raise ValueError(f"{path} is a pipe or a device; questions need a regular file")
     for number, line in enumerate(path.read_text(encoding="utf-8-sig").split("\n"), start=1):
         if not line.strip():
             continue

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from pathlib import Path
 from typing import Any
 
@@ -233,6 +234,14 @@ def test_all_that_is_wrong_with_a_questions_file_is_told_at_once(tmp_path: Path)
         assert f"q.jsonl:{number} " in text and words in text
     with pytest.raises(ValueError, match="has no questions"):
         read_questions(write_questions(tmp_path / "empty.jsonl"), [])
+
+
+def test_a_pipe_or_a_device_of_questions_is_told_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    (tmp_path / "device.jsonl").symlink_to("/dev/zero")
+    for name in ("pipe.jsonl", "device.jsonl"):
+        with pytest.raises(ValueError, match=f"{name} is a pipe or a device; questions need a regular file"):
+            read_questions(tmp_path / name, [])
 
 
 def test_files_are_listed_by_their_path(folder: Path) -> None:

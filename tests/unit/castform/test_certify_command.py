@@ -181,6 +181,7 @@ def test_no_time_left_is_said_and_not_taken_for_a_pass(place, capsys):
     [
         (["nosuch.py"], "nosuch.py does not exist"),
         (["doubles.py", "--only", "nosuch"], "no probe or check called 'nosuch'"),
+        (["nosuch.py", "--only", "nosuch"], "no probe or check called 'nosuch'"),
         (["doubles.py", "--only", "empty", "--example", "nosuch"], "example 'nosuch' is not among"),
         (["doubles.py", "--example", "n10"], "--example needs --only"),
         (["doubles.py", "--accept", "reward_pays_empty"], "is not CODE=REASON"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 
 import pytest
@@ -143,3 +144,26 @@ def test_the_bare_name_is_the_only_environment_or_the_default():
 def test_a_spec_that_cannot_be_used_cannot_be_made(changes):
     with pytest.raises(SpecError):
         spec(**changes)
+
+
+def test_a_description_comes_back_from_plain_data_and_is_checked_again():
+    spec = EnvironmentSpec(
+        name="add",
+        summary="Sums.",
+        factory="m:make",
+        config="m:Config",
+        requires=("solver",),
+        tags=("a", "b"),
+    )
+    data = json.loads(json.dumps(spec.as_dict()))
+    assert data == {
+        "name": "add",
+        "summary": "Sums.",
+        "factory": "m:make",
+        "config": "m:Config",
+        "requires": ["solver"],
+        "tags": ["a", "b"],
+    }
+    assert EnvironmentSpec.from_dict(data) == spec
+    with pytest.raises(SpecError, match="factory is 'm'"):
+        EnvironmentSpec.from_dict({**data, "factory": "m"})

@@ -7,8 +7,9 @@ import torch
 
 from castform.config import LoraSection, OptimizerSection
 from castform.errors import RunFailedError
+from castform_trainer.learning.canary import CANARY_TOKENS, make_canary_ids
 from castform_trainer.models import load_causal_lm
-from castform_trainer.rl.canary import CANARY_TOKENS, Canary, make_canary_ids, score_with_policy
+from castform_trainer.rl.canary import Canary, score_with_policy
 from castform_trainer.rl.policy import Policy
 from castform_trainer.testing import make_tiny_model, make_tiny_tokenizer
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
+from castform.errors import UsageError
 from castform.home import models_folder
 from castform_trainer.gateway.fake_tokenizer import RAISES, make_fake_tokenizer
 from castform_trainer.sft.masking import (
@@ -257,6 +259,19 @@ def test_a_template_that_opens_every_reply_itself_keeps_its_own_prompt():
     ]  # jinja drops the last line break
 
 
+def test_a_template_whose_end_of_turn_the_tokenizer_does_not_know_is_refused(tmp_path):
+    source = "{% for m in messages %}<|user|>{{ m.content }}<|eot_id|>\n{% endfor %}"
+    tokenizer = make_fake_tokenizer(source)
+    tokenizer.save_pretrained(tmp_path)
+    with pytest.raises(UsageError, match=r"ends a turn with <\|eot_id\|>, which is ordinary text"):
+        load_turn_template(tmp_path)
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<|eot_id|>"]})
+    tokenizer.save_pretrained(tmp_path)
+    assert load_turn_template(tmp_path).ends.texts[0] == "<|eot_id|>"
+    make_fake_tokenizer(source.replace("<|eot_id|>", "###")).save_pretrained(tmp_path)
+    assert load_turn_template(tmp_path).ends.plain == "###"
+
+
 def test_call_ids_are_made_to_fit_where_a_template_takes_nine_letters():
     given = row(user("a"), says(None, call("call_1")), result("call_1", "x"), says("b"), tools=("t",))
     _, text, turns = only(load("mistral"), given)
@@ -269,6 +284,19 @@ def test_call_ids_are_made_to_fit_where_a_template_takes_nine_letters():
 def test_an_option_fixes_the_date_that_a_template_writes():
     text = only(load("llama3", date_string="1 May 2026"), row(user("a"), says("b")))[1]
     assert "Today: 1 May 2026" in text
+
+
+def test_the_moment_of_a_run_is_the_date_that_a_template_writes():
+    tokenizer = make_tokenizer("llama3")
+    given = row(user("a"), says("b"))
+    for day in (1, 2):
+        template = TurnTemplate(tokenizer, name="llama3", now=datetime(2026, 5, day))
+        assert template.reads_clock and f"Today: 0{day} May 2026" in only(template, given)[1]
+    chosen = TurnTemplate(
+        tokenizer, name="llama3", options={"date_string": "1 June"}, now=datetime(2026, 5, 1)
+    )
+    assert "Today: 1 June\n" in only(chosen, given)[1]
+    assert not load("chatml").reads_clock
 
 
 def test_a_system_message_that_the_template_refuses_is_named():
@@ -298,7 +326,7 @@ def test_what_a_template_does_not_show_is_refused_and_named():
     assert "shows only some of its 2 calls" in refusal(load("qwen25", first), several)
 
 
-def test_a_template_that_prints_arguments_as_python_gets_their_text():
+def test_a_template_that_prints_arguments_as_python_gets_their_text_as_the_gateway_spells_it():
     source = (
         (TEMPLATES / "qwen25.jinja")
         .read_text(encoding="utf-8")
@@ -306,7 +334,7 @@ def test_a_template_that_prints_arguments_as_python_gets_their_text():
     )
     given = row(user("a"), says(None, call("k", '{"b": true,  "c": null}')), result("k", "x"), tools=("t",))
     assert only(load("qwen25", source), given)[2] == [
-        '<tool_call>\n{"name": "t", "arguments": {"b": true,  "c": null}}\n</tool_call><|im_end|>'
+        '<tool_call>\n{"name": "t", "arguments": {"b": true, "c": null}}\n</tool_call><|im_end|>'
     ]
 
 

@@ -237,6 +237,17 @@ def test_attention_passes_the_isolation_probe_and_a_layer_that_reads_on_does_not
     assert "batch.packing = false" in caught.value.hint
 
 
+def test_weights_that_are_no_numbers_are_told_apart_from_rows_that_leak(folder):
+    learner = make_learner(folder)
+    with torch.no_grad():
+        next(iter(learner.model.parameters())).fill_(float("nan"))
+    with pytest.raises(
+        UsageError, match=r"no number as the likelihood of a row, in torch\.float32"
+    ) as caught:
+        check_isolation(learner, random_samples(2, count=3))
+    assert "weights are damaged" in caught.value.hint
+
+
 @pytest.mark.parametrize("kind", ["gemma3", "mistral"])
 def test_unpacked_rows_may_be_longer_than_a_sliding_window(tmp_path, kind):
     learner = make_learner(make_tiny_model(tmp_path, kind, sliding_window=4))

@@ -9,6 +9,7 @@ from pathlib import Path
 from castform.call_log import decode_call, encode_call, read_calls
 from castform.calls import ModelCall
 from castform.errors import RunFailedError
+from castform.token_marks import TokenMarks, write_marks
 
 __all__ = ["CallLog", "decode_call", "encode_call", "read_calls"]
 
@@ -16,10 +17,13 @@ __all__ = ["CallLog", "decode_call", "encode_call", "read_calls"]
 class CallLog:
     """Appends calls to a file. A torn last line left by a crash is cut off when it is opened."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, marks: TokenMarks | None = None) -> None:
+        """`marks`, of what makes the calls' token ids, are kept beside the log."""
         self.path = path
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
+            if marks is not None:
+                write_marks(path, marks)
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
             self._size = _cut_torn_line(self._file)
         except OSError as error:

@@ -19,6 +19,7 @@ from castform.endpoint import SessionGrant, SessionSpec
 from castform.errors import CastformError, MissingError, UsageError
 from castform_trainer.engines.contract import Engine
 from castform_trainer.gateway.chat import ChatService
+from castform_trainer.gateway.marks import make_marks
 from castform_trainer.gateway.parsers import knows_thinking, pick_tool_format
 from castform_trainer.gateway.record import CallLog
 from castform_trainer.gateway.replies import ReplyReader
@@ -112,7 +113,9 @@ class Gateway:
                 thinking=knows_thinking(renderer.source),
                 end_ids=frozenset(self.engine.eos_token_ids),
             )
-            self._log = CallLog(self._log_path) if self._log_path else None
+            if self._log_path:
+                marks = make_marks(self._tokenizer, renderer.source, model_name=self.model_name)
+                self._log = CallLog(self._log_path, marks)
             self._service = ChatService(
                 self.engine,
                 renderer,

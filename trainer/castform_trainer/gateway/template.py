@@ -7,16 +7,19 @@ import re
 import secrets
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
+from castform_trainer.gateway.call_form import PROBE_CALL_ID, CallForm, find_call_form
 from castform_trainer.gateway.errors import ApiError
 from castform_trainer.gateway.messages import Message
 from castform_trainer.gateway.parsers.think import CLOSE, OPEN
+from castform_trainer.gateway.thinking_form import has_thinking, move_thinking, reads_reasoning
 from castform_trainer.gateway.tokens import ChatTokenizer, TextCodec, list_added_tokens
+from castform_trainer.gateway.tool_order import order_tools
 from castform_trainer.gateway.tools_block import write_tools_as_text
 
 CACHED_RENDERINGS = 1024
-PROBE_CALL_ID = "probe0000"  # nine characters: Mistral's template accepts no other length
 
 
 class TemplateRenderer:
@@ -145,22 +148,50 @@ class TemplateRenderer:
         if known is not None:
             self._cache.move_to_end(key)
             return known
-        conversation = [dict(message) for message in messages]
+        conversation = self._shape(messages)
         offered = [dict(tool) for tool in tools]
         if self._codec.find_control_texts(content):
             conversation, offered = self._codec.guard(conversation), self._codec.guard(offered)
-        text = render_text(
-            self._tokenizer,
-            conversation,
-            offered,
-            options,
-            open_reply=open_reply,
-            knows_tools=self.knows_tools,
-        )
+        text = self._render_plain(conversation, offered, options, open_reply=open_reply)
         self._cache[key] = text
         if len(self._cache) > CACHED_RENDERINGS:
             self._cache.popitem(last=False)
         return text
+
+    def _shape(self, messages: Sequence[Message]) -> list[Message]:
+        """Return messages with calls and thinking in the form that the template wants."""
+        shaped = list(messages)
+        if any(map(has_thinking, shaped)) and self._reads_reasoning:
+            shaped = [move_thinking(message) for message in shaped]
+        if any(message.get("tool_calls") for message in shaped):
+            shaped = [self._call_form.apply(message) for message in shaped]
+        return [dict(message) for message in shaped]
+
+    @cached_property
+    def _reads_reasoning(self) -> bool:
+        return reads_reasoning(self._render_plain)
+
+    @cached_property
+    def _call_form(self) -> CallForm:
+        found = find_call_form(self._render_plain) if self.knows_tools else None
+        return found or CallForm(parsed=True)
+
+    def _render_plain(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[Mapping[str, Any]] = (),
+        options: Mapping[str, Any] | None = None,
+        *,
+        open_reply: bool,
+    ) -> str:
+        return render_text(
+            self._tokenizer,
+            [dict(message) for message in messages],
+            [dict(tool) for tool in tools],
+            options or {},
+            open_reply=open_reply,
+            knows_tools=self.knows_tools,
+        )
 
 
 def render_text(
@@ -174,9 +205,10 @@ def render_text(
 ) -> str:
     """Return what the chat template writes; `open_reply` ends it where a reply begins.
 
-    A template that knows no tools gets them spelled out in the messages. Raises whatever the
-    template raises, and TypeError when it gives no text.
+    A template that knows no tools gets them spelled out in the messages. The keys of tools come
+    in one order. Raises whatever the template raises, and TypeError when it gives no text.
     """
+    tools = order_tools(tools)
     if not knows_tools:
         conversation, tools = write_tools_as_text(conversation, tools), []
     text = tokenizer.apply_chat_template(

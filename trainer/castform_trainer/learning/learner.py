@@ -92,7 +92,7 @@ class Learner:
         """
         rows_R, row_U = torch.unique(tree.pair_parents_U, return_inverse=True)
         if rows is not None:
-            logits_RV = self._rectangle_logits(tree.ids_N.view(rows, -1), rows_R)
+            logits_RV = self.rectangle_logits(tree.ids_N.view(rows, -1), rows_R)
         else:
             self._check_window(int(tree.depths_N.max()) + 1)
             logits_RV = self.model(
@@ -105,8 +105,11 @@ class Learner:
         scale = self.temperature if temperature is None else temperature
         return pair_logprobs(logits_RV, row_U, tree.pair_tokens_U, temperature=scale)
 
-    def _rectangle_logits(self, ids_BT: torch.Tensor, rows_R: torch.Tensor) -> torch.Tensor:
-        """Return the logits at places of the flattened rectangle alone: the output head is a fifth of the work."""
+    def rectangle_logits(self, ids_BT: torch.Tensor, rows_R: torch.Tensor) -> torch.Tensor:
+        """Return the logits at places of the flattened rectangle [B, T] alone, [R, V].
+
+        The output head is a fifth of the work. What stands behind the end of a row changes nothing.
+        """
 
         def pick(module: Any, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
             hidden_BTH, *others = inputs
@@ -208,6 +211,6 @@ def _check_finite(loss: float, norm: float) -> None:
         if not math.isfinite(value):
             raise RunFailedError(
                 f"the {name} is {value}; the weights were left as they are",
-                hint='lower optimizer.learning_rate, or use model.dtype = "float32"; '
-                "the last checkpoint is good: resume from it",
+                hint='lower optimizer.learning_rate, or use model.dtype = "float32"; a resumed run would come '
+                "to the same step, so start a new one: model.adapter may name that of the last checkpoint",
             )

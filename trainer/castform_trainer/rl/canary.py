@@ -6,28 +6,18 @@ the number format explains; when they do not, the values say what the engine is 
 
 from __future__ import annotations
 
-import json
-import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import torch
 
 from castform.errors import RunFailedError
 from castform_trainer.engines.contract import Engine
+from castform_trainer.learning.canary import mean_gap
 from castform_trainer.rl.batch import make_batch
 from castform_trainer.rl.policy import Policy
 from castform_trainer.rl.sequence import TrainSequence
 
-CANARY_TOKENS = 64
-CANARY_TEXT = (
-    "A lighthouse keeper counts the boats at dusk: three with red sails, two with white, and one "
-    "that has no sail at all. Seven nets hang by the pier. If every boat takes one net, how many "
-    "nets are left? The keeper writes down the number, locks the door and lights the lamp, as on "
-    "each evening since the winter storm of 1904 took the old bridge away."
-)
 TOLERANCES = {"float64": 3e-4, "float32": 3e-4, "bfloat16": 0.08, "float16": 0.03}
 """Largest mean |difference| of log p, in nats, by the base model's number format."""
 
@@ -41,12 +31,6 @@ class CanaryReading:
     """Mean |trainer - engine|, in nats."""
     moved: float
     """Mean |trainer - trainer at the version before|."""
-
-
-def make_canary_ids(tokenizer: Any) -> list[int]:
-    """Return the fixed ids, the same for the same tokenizer. `Any`: transformers is untyped."""
-    ids = [int(i) for i in tokenizer.encode(CANARY_TEXT, add_special_tokens=False)][:CANARY_TOKENS]
-    return ids if len(ids) >= 2 else list(range(min(CANARY_TOKENS, len(tokenizer))))
 
 
 def score_with_policy(policy: Policy, ids: Sequence[int]) -> list[float]:
@@ -97,14 +81,3 @@ class Canary:
         return (
             "its answers match no version of this run (another adapter, scale, base model or number format)"
         )
-
-
-def save_canary(path: Path, ids: Sequence[int], logprobs: Sequence[float]) -> None:
-    """Write the ids and the policy's log p of ids[1:], so that anyone can check a copy of the adapter."""
-    value = {"ids": list(ids), "logprobs": list(logprobs), "temperature": 1.0}
-    path.write_text(json.dumps(value), encoding="utf-8")
-
-
-def mean_gap(first: Sequence[float], second: Sequence[float]) -> float:
-    """Return the mean |difference|; NaN when either has one."""
-    return statistics.fmean(abs(a - b) for a, b in zip(first, second, strict=True))

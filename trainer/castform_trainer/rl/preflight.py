@@ -10,7 +10,7 @@ from typing import Any
 
 from benchmax.envs import Example
 from castform.config import RunConfig
-from castform.environments import load_configured, load_examples
+from castform.environments import check_named, load_configured, load_examples
 from castform.errors import UsageError
 from castform.plugins.engines import load_engine_factory
 from castform.plugins.environments import LoadedEnvironment
@@ -39,8 +39,7 @@ async def prepare(config: RunConfig) -> Prepared:
 
     Raises CastformError (mostly UsageError or MissingError) for the first thing that is wrong.
     """
-    if not config.environment.id and not config.environment.is_composed:
-        raise UsageError("no environment given", hint="`castform env list` shows what is installed")
+    check_named(config.environment)
     model = open_model(config.model)
     load_engine_factory(config.engine.name)
     load_watchers(config.run.watchers)

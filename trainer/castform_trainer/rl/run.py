@@ -24,12 +24,13 @@ from castform.verdict import Verdict, compare
 from castform_trainer.engines.contract import Engine
 from castform_trainer.gateway.endpoint import GatewayEndpoint
 from castform_trainer.gateway.server import Gateway
+from castform_trainer.learning.canary import make_canary_ids, save_canary
 from castform_trainer.learning.checkpoint import Checkpoint, list_checkpoints
 from castform_trainer.learning.ownership import own_run, torch_settings
 from castform_trainer.learning.reporter import RunListener
 from castform_trainer.learning.stop import StopSwitch
 from castform_trainer.models import load_causal_lm
-from castform_trainer.rl.canary import Canary, make_canary_ids, save_canary, score_with_policy
+from castform_trainer.rl.canary import Canary, score_with_policy
 from castform_trainer.rl.loop import LoopState, Training, save, sync_engine, train_steps
 from castform_trainer.rl.policy import Policy
 from castform_trainer.rl.preflight import Prepared, check_environment, prepare

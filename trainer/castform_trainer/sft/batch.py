@@ -36,6 +36,8 @@ class Sample:
     ids: Sequence[int]
     weights: Sequence[float]
     """One an id; 0 where nothing is trained, as for the first."""
+    last_message: int = 0
+    """Index, among the row's messages, of the last turn that is trained in it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from benchmax.sft import SftDataset
@@ -19,25 +21,30 @@ def describe_inputs(
     *,
     files: Mapping[str, tuple[Path, SftDataset, Sequence[Sample]]],
     template: str,
+    rendered_at: datetime | None,
     model: ModelFolder,
     adapter: Path | None,
+    sampled_rows: Mapping[str, int | None] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """Return JSON values: digests of data, template and tokenizer, the sizes of the weights.
 
     `files` has the train and perhaps the eval file with its samples, the token ids and masks that
-    were made of it.
+    were made of it; `sampled_rows` how many rows of each were not rendered but have ids that were
+    sampled; `rendered_at` the moment for which the others were, where the template writes the date.
     """
     return {
         "files": {
             split: {
                 "path": str(path),
                 "rows": len(dataset),
+                "sampled_rows": sampled_rows.get(split) or 0,
                 "sha256": digest_dataset(dataset),
                 "samples_sha256": digest_samples(samples),
             }
             for split, (path, dataset, samples) in files.items()
         },
         "template_sha256": _digest([template.encode()]),
+        "rendered_at": None if rendered_at is None else rendered_at.isoformat(),
         "tokenizer_sha256": _digest(_read(model.path / name) for name in _TOKENIZER_FILES),
         "model": str(model.path),
         "weights": {path.name: path.stat().st_size for path in sorted(model.path.glob("*.safetensors"))},
@@ -46,6 +53,12 @@ def describe_inputs(
         if adapter is None
         else _digest([_read(adapter / "adapter_model.safetensors")]),
     }
+
+
+def read_moment(inputs: Inputs) -> datetime | None:
+    """Return the moment that the rows were rendered for; None when the template writes no date."""
+    found = inputs.get("rendered_at")
+    return None if found is None else datetime.fromisoformat(found)
 
 
 def digest_dataset(dataset: SftDataset) -> str:
@@ -72,6 +85,11 @@ def describe_input_changes(before: Inputs, now: Inputs) -> list[str]:
                 else f"{new['rows']} rows as before, but with another content"
             )
             changes.append(f"{split} data {new['path']}: {rows}")
+        elif old.get("sampled_rows", 0) != new["sampled_rows"]:
+            changes.append(
+                f"{split} data {new['path']}: {old.get('sampled_rows', 0)} rows with sampled token ids before, "
+                f"{new['sampled_rows']} now"
+            )
     for key, what in (
         ("template_sha256", "the chat template"),
         ("tokenizer_sha256", "the tokenizer"),

@@ -6,6 +6,7 @@ reads on from one row into the next and cannot be told not to.
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
 
@@ -21,7 +22,7 @@ TOLERANCES = {torch.float64: 1e-6, torch.float32: 1e-3, torch.bfloat16: 0.1, tor
 
 
 def check_isolation(learner: SftLearner, samples: Sequence[Sample]) -> None:
-    """Raise UsageError unless three rows score packed as they do alone."""
+    """Raise UsageError unless three rows score packed as they do alone, in numbers."""
     cut = [
         Sample(
             row=place,
@@ -31,6 +32,11 @@ def check_isolation(learner: SftLearner, samples: Sequence[Sample]) -> None:
         for place, sample in enumerate(samples[:3])
     ]  # their first ids differ, so that they share no prefix
     packed, alone = (_score(learner, cut, packing=packing) for packing in (True, False))
+    if not all(map(math.isfinite, alone)):
+        raise UsageError(
+            f"the model gives no number as the likelihood of a row, in {learner.compute_dtype}",
+            hint='its weights are damaged, or too large for the format: try model.dtype = "float32"',
+        )
     gap = statistics.fmean(abs(a - b) for a, b in zip(packed, alone, strict=True))
     if not gap <= TOLERANCES[learner.compute_dtype]:
         raise UsageError(

@@ -56,8 +56,12 @@ class SftLearner(Learner):
         self, tree: TreeTensors, *, temperature: float | None = None, rows: int | None = None
     ) -> torch.Tensor:
         """See the base class; in the compute format."""
-        with torch.autocast(self.device.type, dtype=self._autocast, enabled=self._autocast is not None):
+        with self.in_compute_format():
             return super().score(tree, temperature=temperature, rows=rows)
+
+    def in_compute_format(self) -> torch.autocast:
+        """Return the block in which a forward pass computes as training does."""
+        return torch.autocast(self.device.type, dtype=self._autocast, enabled=self._autocast is not None)
 
     def score_trained(self, micro: MicroBatch) -> torch.Tensor:
         """Return log p of every trained token, [O]."""

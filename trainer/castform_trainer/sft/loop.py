@@ -3,12 +3,14 @@
 rows_of      the rows of the step, from the seed and the step's number alone
 update       weighted token loss with one denominator, one optimiser step
 evaluate     held-out loss on the live weights, at its own cadence
+answer       replies to held-out rows on the live weights, before the first step and after the last
 save         every few steps: everything that the rest of the run depends on
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -16,15 +18,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from castform.errors import RunFailedError
 from castform.plugins.events import CheckpointSaved, EvalEnded, StepEnded
+from castform.sft.answers import LABELS, HeldOutAnswers
 from castform.sft.config import SftConfig
 from castform.sft.held_out import HeldOutLoss, RowLoss
+from castform_trainer.engines.vllm_folder import read_end_ids
 from castform_trainer.learning.checkpoint import Checkpoint, save_checkpoint
 from castform_trainer.learning.reporter import Reporter
 from castform_trainer.learning.stop import StopSwitch
+from castform_trainer.sft.answers import generate_replies
 from castform_trainer.sft.batch import SftBatch, make_batch
 from castform_trainer.sft.learner import SftLearner, UpdateStats
 from castform_trainer.sft.preflight import Prepared
+from castform_trainer.sft.questions import AnswerReader
 
 RESUME = "castform sft train --resume"
 
@@ -94,7 +101,10 @@ async def train_steps(run: Training, state: LoopState) -> None:
 
 
 async def evaluate(run: Training, state: LoopState, label: str) -> HeldOutLoss | None:
-    """Measure and store the held-out loss; None without held-out rows or when the run is to stop."""
+    """Measure and store the held-out loss; None without held-out rows or when the run is to stop.
+
+    Raises RunFailedError when the loss is no finite number.
+    """
     samples = run.prepared.held_out
     if not samples:
         return None
@@ -115,10 +125,40 @@ async def evaluate(run: Training, state: LoopState, label: str) -> HeldOutLoss |
         weight[sample.row] += sum(sample.weights)
     rows = tuple(RowLoss(nll=n, weight=w) for n, w in zip(nll, weight, strict=True))
     result = HeldOutLoss(rows=rows, seconds=time.monotonic() - began)
+    if not math.isfinite(result.loss):
+        raise RunFailedError(
+            f"the held-out loss is {result.loss} after {state.step} steps, so there is nothing to compare",
+            hint="training diverged: lower optimizer.learning_rate and start a new run"
+            if state.step
+            else 'the weights are damaged, or too large for the format: try model.dtype = "float32"',
+        )
     reporter = run.reporter
     reporter.store.add_eval(reporter.run.run_id, label, step=state.step, result=result.as_dict())
     reporter.tell(EvalEnded(step=state.step, scalars={"eval/loss": result.loss}))
     return result
+
+
+async def answer(run: Training, state: LoopState, label: str) -> HeldOutAnswers | None:
+    """Answer the held-out questions and store it; None without questions or when the run is to stop."""
+    prepared = run.prepared
+    if not prepared.questions:
+        return None
+    began = time.monotonic()
+    reader = AnswerReader(prepared.template, end_ids=read_end_ids(prepared.model.path))
+    replies = await asyncio.to_thread(
+        generate_replies, run.learner, prepared.questions, reader, is_stopped=run.is_stopped
+    )
+    if replies is None:
+        return None
+    found = HeldOutAnswers(
+        answers=tuple(map(reader.read, prepared.questions, replies)),
+        rows=prepared.eval_rows,
+        seconds=time.monotonic() - began,
+    )
+    reporter = run.reporter
+    reporter.store.add_eval(reporter.run.run_id, LABELS[label], step=state.step, result=found.as_dict())
+    reporter.tell(EvalEnded(step=state.step, scalars={"eval/exact_match": found.exact_match}))
+    return found
 
 
 async def save(run: Training, state: LoopState) -> Checkpoint:

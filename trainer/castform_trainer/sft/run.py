@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import secrets
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, fields
+from datetime import datetime
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -18,6 +20,7 @@ from castform.plugins.events import RunInfo, RunStarted
 from castform.plugins.watchers import load_watchers
 from castform.runs import RunStore, hold_run_folder, run_folder
 from castform.seeds import derive_seed
+from castform.sft.answers import LABELS, HeldOutAnswers, add_answers, compare_answers
 from castform.sft.config import SftConfig
 from castform.sft.held_out import HeldOutLoss, compare_losses
 from castform.verdict import Verdict
@@ -26,10 +29,10 @@ from castform_trainer.learning.ownership import own_run, torch_settings
 from castform_trainer.learning.reporter import Reporter, RunListener
 from castform_trainer.learning.stop import StopSwitch
 from castform_trainer.models import load_causal_lm
-from castform_trainer.sft.inputs import describe_input_changes
+from castform_trainer.sft.inputs import Inputs, describe_input_changes, read_moment
 from castform_trainer.sft.isolation import check_isolation
 from castform_trainer.sft.learner import SftLearner
-from castform_trainer.sft.loop import RESUME, LoopState, Training, evaluate, save, train_steps
+from castform_trainer.sft.loop import RESUME, LoopState, Training, answer, evaluate, save, train_steps
 from castform_trainer.sft.model_folder import save_result, save_weights
 from castform_trainer.sft.preflight import Prepared, prepare
 
@@ -47,6 +50,8 @@ class SftResult:
     stopped_by: str | None
     """signal, requested or time; None when all steps were taken."""
     steps: int
+    train: Mapping[str, int | None]
+    """`rows` of the training file, and the `sampled_rows` among them, None where no sampled ids are kept."""
     trained_tokens: int
     train_seconds: float
     method: str
@@ -55,8 +60,11 @@ class SftResult:
     """Plain PEFT folder, or plain transformers folder."""
     before: HeldOutLoss | None
     after: HeldOutLoss | None
+    answers_before: HeldOutAnswers | None
+    answers_after: HeldOutAnswers | None
+    """None without held-out rows, with eval.answers = 0, and when the run was stopped before them."""
     verdict: Verdict | None
-    """None without held-out rows, and when the run was stopped before the second measurement."""
+    """The loss decides its word; exact match of the answers is its one component. None without held-out rows, and when the run was stopped before the second measurement."""
 
 
 async def train_sft(
@@ -66,26 +74,31 @@ async def train_sft(
     run_id: str | None = None,
     run_dir: Path | None = None,
     listeners: Sequence[RunListener] = (),
+    now: datetime | None = None,
+    is_launched: bool = False,
 ) -> SftResult:
     """Start a new run and see it to its end.
 
-    Nothing is kept of a run that cannot start: it is stored when data and model are open.
+    Nothing is kept of a run that cannot start: it is stored when data and model are open, unless
+    it `is_launched`: then it is in the store already, and a stop may have been asked for. A
+    template that writes the date writes that of `now`, of the start, when the run is resumed, too.
     """
-    prepared = await asyncio.to_thread(prepare, config)
+    prepared = await asyncio.to_thread(prepare, config, now=now)
     run_id = run_id or secrets.token_hex(5)
     run_dir = run_dir or run_folder(store.home, run_id)
 
     def register() -> None:
-        store.create_run(
-            kind=KIND,
-            name=config.run.name or _name(prepared),
-            config=config.model_dump(mode="json"),
-            run_id=run_id,
-            run_dir=run_dir,
-        )
+        if not is_launched:
+            store.create_run(
+                kind=KIND,
+                name=config.run.name or _name(prepared),
+                config=config.model_dump(mode="json"),
+                run_id=run_id,
+                run_dir=run_dir,
+            )
         store.add_event(run_id, "inputs", data=prepared.inputs)
 
-    return await _run(prepared, store, run_id, run_dir, listeners, register=register)
+    return await _run(prepared, store, run_id, run_dir, listeners, register=register, is_launched=is_launched)
 
 
 async def resume_sft(
@@ -111,8 +124,9 @@ async def resume_sft(
             hint=f"`castform runs stop {record.run_id}` stops it",
         )
     config = change(SftConfig.model_validate(record.config))
-    prepared = await asyncio.to_thread(prepare, config)
-    _check_inputs(prepared, store, record.run_id)
+    inputs = _stored_inputs(store, record.run_id)
+    prepared = await asyncio.to_thread(prepare, config, now=read_moment(inputs))
+    _check_inputs(inputs, prepared, record.run_id)
     done = [checkpoint.step for checkpoint in list_checkpoints(record.run_dir / "checkpoints")]
     if record.status == "finished" and done and done[-1] >= prepared.schedule.steps:
         raise UsageError(
@@ -123,9 +137,14 @@ async def resume_sft(
     return await _run(prepared, store, record.run_id, record.run_dir, listeners)
 
 
-def _check_inputs(prepared: Prepared, store: RunStore, run_id: str) -> None:
+def _stored_inputs(store: RunStore, run_id: str) -> Inputs:
+    """Return what the run was started with; empty for a run that did not get that far."""
     events = store.list_events(run_id, kind="inputs")
-    changes = describe_input_changes(events[-1].data, prepared.inputs) if events else []
+    return events[-1].data if events else {}
+
+
+def _check_inputs(inputs: Inputs, prepared: Prepared, run_id: str) -> None:
+    changes = describe_input_changes(inputs, prepared.inputs) if inputs else []
     if changes:
         raise UsageError(
             f"run {run_id} was started with other inputs:\n" + "\n".join(f"  {line}" for line in changes),
@@ -141,6 +160,7 @@ async def _run(
     listeners: Sequence[RunListener],
     *,
     register: Callable[[], None] | None = None,
+    is_launched: bool = False,
 ) -> SftResult:
     """Open everything, then own the run. `register` stores a new run; without it one is resumed."""
     section = prepared.config.run
@@ -161,7 +181,7 @@ async def _run(
                 shutil.rmtree(run_dir, ignore_errors=True)
             raise
         state = LoopState()
-        with store.running(run_id):
+        with store.running(run_id, keep_stop_request=is_launched):
             return await own_run(
                 _train_and_judge(training, state, checkpoint),
                 reporter=reporter,
@@ -213,14 +233,25 @@ async def _train_and_judge(run: Training, state: LoopState, checkpoint: Checkpoi
         RunStarted(steps=run.steps, start_step=state.step, config=run.config.model_dump(mode="json"))
     )
     before = _stored(run, "before") or await evaluate(run, state, "before")
+    answers_before = _stored_answers(run, "before")
+    if before is not None and answers_before is None and state.step == 0:
+        answers_before = await answer(run, state, "before")
     await train_steps(run, state)
     await save(run, state)
-    result = await asyncio.to_thread(save_result, run.learner, run.prepared.model.path, run.run_dir)
-    after = verdict = None
+    write = partial(save_result, canary_ids=run.prepared.template.canary_ids)
+    result = await asyncio.to_thread(write, run.learner, run.prepared.model.path, run.run_dir)
+    after = answers_after = verdict = None
     if run.stop.reason in (None, "time"):
         after = _stored(run, "after", step=state.step) or await evaluate(run, state, "after")
-    if before is not None and after is not None:
+        if after is not None and answers_before is not None:
+            answers_after = _stored_answers(run, "after", step=state.step)
+            answers_after = answers_after or await answer(run, state, "after")
+    is_whole = answers_before is None or answers_after is not None
+    if before is not None and after is not None and is_whole:
         verdict = compare_losses(before, after, seed=run.config.run.seed)
+        if answers_before is not None and answers_after is not None:
+            found = compare_answers(answers_before, answers_after, seed=run.config.run.seed)
+            verdict = add_answers(verdict, found)
         reporter.store.add_eval(run_id, "verdict", step=state.step, result=verdict.as_dict())
     return SftResult(
         run_id=run_id,
@@ -228,12 +259,15 @@ async def _train_and_judge(run: Training, state: LoopState, checkpoint: Checkpoi
         status="stopped" if run.is_stopped() else "finished",
         stopped_by=run.stop.reason,
         steps=state.step,
+        train={"rows": len(run.prepared.train), "sampled_rows": run.prepared.sampled_rows["train"]},
         trained_tokens=state.trained_tokens,
         train_seconds=state.train_seconds,
         method=run.config.run.method,
         result=result,
         before=before,
         after=after,
+        answers_before=answers_before,
+        answers_after=answers_after,
         verdict=verdict,
     )
 
@@ -245,9 +279,21 @@ def _last_checkpoint(run_dir: Path) -> Checkpoint | None:
 
 def _stored(run: Training, label: str, *, step: int | None = None) -> HeldOutLoss | None:
     """Return a measurement that the run has from before its resume."""
+    found = _find_eval(run, label, step)
+    return None if found is None else HeldOutLoss.from_dict(found)
+
+
+def _stored_answers(run: Training, label: str, *, step: int | None = None) -> HeldOutAnswers | None:
+    """Return the answers that the run has from before its resume."""
+    found = _find_eval(run, LABELS[label], step)
+    return None if found is None else HeldOutAnswers.from_dict(found)
+
+
+def _find_eval(run: Training, label: str, step: int | None) -> Mapping[str, Any] | None:
+    """Return what was last stored under a label, at that step if one is given. `Any`: JSON."""
     records = run.reporter.store.list_evals(run.reporter.run.run_id, label=label)
     found = [record for record in records if step is None or record.step == step]
-    return HeldOutLoss.from_dict(found[-1].result) if found else None
+    return found[-1].result if found else None
 
 
 def _make_reporter(

@@ -8,31 +8,33 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from copy import copy
+from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from castform.errors import UsageError
+from castform.token_marks import TokenMarks
 from castform_trainer.engines.vllm_folder import read_end_ids
+from castform_trainer.gateway.call_form import CallForm, find_call_form
+from castform_trainer.gateway.marks import make_marks
 from castform_trainer.gateway.messages import Message, normalize_messages
-from castform_trainer.gateway.parsers.think import CLOSE, OPEN, split_reasoning
-from castform_trainer.gateway.replies import make_call_id
 from castform_trainer.gateway.template import (
     find_turn_markers,
     names_tools,
     render_text,
     template_source,
 )
+from castform_trainer.gateway.thinking_form import move_thinking, reads_reasoning
 from castform_trainer.gateway.tokens import ChatTokenizer, TextCodec
+from castform_trainer.learning.canary import make_canary_ids
 from castform_trainer.models import ModelFolder, load_tokenizer
-from castform_trainer.sft.probing import (
-    CallForm,
-    TurnEnds,
-    find_call_form,
-    find_turn_ends,
-    reads_reasoning,
-    splits_after,
-)
+from castform_trainer.sft.pinned_clock import pin_clock, reads_clock
+from castform_trainer.sft.probing import TurnEnds, find_turn_ends, splits_after
 
-SHORT_CALL_ID = re.compile(r"[A-Za-z0-9]{9}")
+CONTROL_LIKE = re.compile(r"<[|｜/]?[^<>\s]+>|\[/?[A-Z_]+\]")
+"""How control tokens are spelled, whether or not a tokenizer has them."""
 ANCHORS = ("\n", ".", "x", "0")
 
 
@@ -46,15 +48,20 @@ class TurnTemplate:
         name: str,
         end_ids: Sequence[int] = (),
         options: Mapping[str, Any] | None = None,
+        now: datetime | None = None,
     ) -> None:
         """`end_ids` end a reply when the model samples them (else the tokenizer's own end token);
         `options` are template arguments.
 
-        A template that writes today's date gives other ids tomorrow: pass its date as an option
-        (`date_string` in Llama 3) where that matters.
+        `now` is the moment that a template gets which asks for the date; without one each
+        rendering has the clock's.
         """
         self.name = name
         self.source = template_source(tokenizer)
+        self.reads_clock = reads_clock(self.source)
+        if now is not None and self.reads_clock:
+            tokenizer = copy(tokenizer)
+            tokenizer.chat_template = pin_clock(tokenizer.chat_template, now)
         end_texts = [str(tokenizer.decode([i], skip_special_tokens=False)) for i in end_ids]
         own_end = getattr(tokenizer, "eos_token", None)
         if not end_texts and own_end:
@@ -63,6 +70,7 @@ class TurnTemplate:
         self.codec = TextCodec(tokenizer, controls=markers.union(end_texts), cached_texts=0)
         ends = [text for text in end_texts if self.codec.find_control_texts(text) == [text]]
         self._tokenizer = tokenizer
+        self.canary_ids = tuple(make_canary_ids(tokenizer))
         self._options = dict(options or {})
         self.knows_tools = names_tools(self.source)
         self.ends: TurnEnds = find_turn_ends(self.render, self.codec, end_texts=ends)
@@ -72,6 +80,11 @@ class TurnTemplate:
         self.reads_reasoning = reads_reasoning(self.render)
         self._splits = splits_after(self.codec, self.ends.texts)
         self._prefixes = self.codec.encode("\na") != self.codec.encode("\n") + self.codec.encode("a")
+
+    @cached_property
+    def marks(self) -> TokenMarks:
+        """What the token ids of this tokenizer and template are told by."""
+        return make_marks(self._tokenizer, self.source, model_name=self.name)
 
     def render(self, messages: Sequence[Message], tools: Sequence[Message] = (), *, open_reply: bool) -> str:
         """Return the text of prepared messages. Raises whatever the template raises."""
@@ -90,12 +103,11 @@ class TurnTemplate:
         Null content becomes what the template shows as nothing; thinking in front of the content
         goes where the template looks for it. Raises ApiError for a message that is no message.
         """
+        form = self.call_form or CallForm(parsed=True)
         messages = normalize_messages(row["messages"])
-        for place, message in enumerate(messages):
-            if message["role"] == "assistant":
-                self._prepare_reply(message, row["messages"][place])
-            elif message["role"] == "tool":
-                message["tool_call_id"] = self._shorten(message["tool_call_id"])
+        if self.reads_reasoning:
+            messages = [move_thinking(message) for message in messages]
+        messages = [form.apply(message) for message in messages]
         tools = [dict(tool) for tool in row.get("tools") or ()]
         return self.codec.guard(messages), self.codec.guard(tools)
 
@@ -127,24 +139,6 @@ class TurnTemplate:
                 return both[len(before) :]
         return self.codec.encode(reply)
 
-    def _prepare_reply(self, message: Message, raw: Mapping[str, Any]) -> None:
-        calls = message.get("tool_calls", ())
-        form = self.call_form or CallForm(parsed=True)
-        for call, given in zip(calls, raw.get("tool_calls") or (), strict=True):
-            call["id"] = self._shorten(call["id"])
-            if not form.parsed:
-                call["function"]["arguments"] = given["function"]["arguments"]
-        content = message["content"]
-        if self.reads_reasoning and CLOSE in content and content.lstrip().startswith(OPEN):
-            message["reasoning_content"], message["content"] = split_reasoning(content, opened=False)
-        if calls and not message["content"] and form.null_content:
-            message["content"] = None
-
-    def _shorten(self, call_id: str) -> str:
-        if self.call_form is None or not self.call_form.short_ids or SHORT_CALL_ID.fullmatch(call_id):
-            return call_id
-        return make_call_id(call_id, 0)
-
     def _cut_after_ends(self, text: str) -> list[str]:
         pieces, start = [], 0
         for end in self.ends.pattern.finditer(text):
@@ -154,9 +148,19 @@ class TurnTemplate:
 
 
 def load_turn_template(
-    folder: ModelFolder | Path, *, options: Mapping[str, Any] | None = None
+    folder: ModelFolder | Path,
+    *,
+    options: Mapping[str, Any] | None = None,
+    now: datetime | None = None,
 ) -> TurnTemplate:
-    """Load the template and tokenizer of a model folder. UsageError when they are damaged."""
+    """Load the template and tokenizer of a model folder. UsageError when they are damaged or do not fit."""
     path = folder.path if isinstance(folder, ModelFolder) else folder
     tokenizer = load_tokenizer(folder)
-    return TurnTemplate(tokenizer, name=folder.name, end_ids=read_end_ids(path), options=options)
+    template = TurnTemplate(tokenizer, name=folder.name, end_ids=read_end_ids(path), options=options, now=now)
+    if CONTROL_LIKE.fullmatch(template.ends.plain.strip()):
+        raise UsageError(
+            f"the chat template of {folder.name} ends a turn with {template.ends.plain.strip()}, which is "
+            "ordinary text to its tokenizer, so the model would never learn to stop",
+            hint="use the template and the tokenizer of one model",
+        )
+    return template

@@ -13,9 +13,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from castform_trainer.gateway.call_form import WORD
 from castform_trainer.gateway.messages import Message
 from castform_trainer.gateway.parsers.think import CLOSE, OPEN, split_reasoning
-from castform_trainer.sft.probing import WORD, added_by
+from castform_trainer.sft.probing import added_by
 from castform_trainer.sft.turn_template import TurnTemplate
 
 

@@ -137,7 +137,7 @@ class BaseEnv(Environment[Payload, BaseRollout]):
                 # Whoever lists and runs tools alone may keep definitions of any form under this name.
                 if cls.list_tools is BaseEnv.list_tools or cls.run_tool is BaseEnv.run_tool:
                     raise
-                plan = ToolPlan({}, (), ())
+                plan = ToolPlan(functions={}, toolsets=(), sources=())
             _check_run_tool(self, plan)
             kept = self.__dict__["_tool_plan"] = (self.tools, plan)
         return kept[1]

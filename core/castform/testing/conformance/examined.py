@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -49,6 +50,8 @@ class Options:
     seed: int = 0
     timeout_seconds: float = 30.0
     """Of one group."""
+    rule_seconds: float = 120.0
+    """Of one rule. One that takes longer is broken."""
 
 
 class OptionWords(TypedDict, total=False):
@@ -62,6 +65,7 @@ class OptionWords(TypedDict, total=False):
     weights: Mapping[str, float]
     seed: int
     timeout_seconds: float
+    rule_seconds: float
 
 
 class Examined:
@@ -87,6 +91,8 @@ class Examined:
         """What the rules so far changed of it."""
         self.environment: Environment[Any, Any] = subject.environment
         self.groups = 0
+        self._ran_out: set[str] = set()
+        """What several rules need and one of them was given up over."""
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run in an event loop of its own and close the environment's connections in it."""
@@ -120,17 +126,8 @@ class Examined:
     @cached_property
     def examples(self) -> Sequence[Example[Any]]:
         """The examples of the split that is played. Raises what `load_examples` raises."""
-        return self.run(self.load(self.options.split))
-
-    @cached_property
-    def other_split(self) -> Sequence[Example[Any]]:
-        """Examples of the other split; empty where it cannot be loaded."""
-        from castform.errors import CastformError
-
-        try:
-            return self.run(self.load("eval" if self.options.split == "train" else "train"))
-        except CastformError:
-            return ()
+        with self._once("the examples"):
+            return self.run(self.load(self.options.split))
 
     async def load(
         self, split: Split, limit: int | None = None, *, environment: Environment[Any, Any] | None = None
@@ -146,37 +143,40 @@ class Examined:
     @cached_property
     def golds(self) -> Mapping[str, Any]:
         """Right answers by example id, without a form that all have. RuntimeError when `gold` raises."""
-        return unwrap_golds({e.id: read_gold(self.environment, e) for e in self.examples})
+        with self._once("the right answers"):
+            return unwrap_golds({e.id: read_gold(self.environment, e) for e in self.examples})
 
     @cached_property
     def probes(self) -> ProbeReport:
         """What the right answer and every probe earned. RuntimeError when `gold` raises."""
-        return self.run(
-            run_probes(
-                self.environment,
-                self.examples,
-                split=self.options.split,
-                weights=self.options.weights,
-                seed=self.options.seed,
-                timeout_seconds=self.options.timeout_seconds,
+        with self._once("the probes"):
+            return self.run(
+                run_probes(
+                    self.environment,
+                    self.examples,
+                    split=self.options.split,
+                    weights=self.options.weights,
+                    seed=self.options.seed,
+                    timeout_seconds=self.options.timeout_seconds,
+                )
             )
-        )
 
     @cached_property
     def rendering(self) -> Rendering:
         """How the environment wants an answer written down. RuntimeError when `gold` raises."""
         if "probes" in self.__dict__:  # they found it already
             return next(r for r in RENDERINGS if r.name == self.probes.rendering)
-        return self.run(
-            find_rendering(
-                self.environment,
-                self.examples,
-                self.golds,
-                split=self.options.split,
-                weights=self.options.weights,
-                timeout_seconds=self.options.timeout_seconds,
+        with self._once("the form of right answers"):
+            return self.run(
+                find_rendering(
+                    self.environment,
+                    self.examples,
+                    self.golds,
+                    split=self.options.split,
+                    weights=self.options.weights,
+                    timeout_seconds=self.options.timeout_seconds,
+                )
             )
-        )
 
     @cached_property
     def check_context(self) -> CheckContext:
@@ -202,7 +202,8 @@ class Examined:
     @cached_property
     def isolation(self) -> Sequence[Finding]:
         """What the check of a certification finds of rollouts alone, beside others and after others."""
-        return self.run(check_isolation(self.need_context()))
+        with self._once("rollouts alone and beside others"):
+            return self.run(check_isolation(self.need_context()))
 
     @property
     def scores_groups(self) -> bool:
@@ -234,6 +235,17 @@ class Examined:
             weights=self.options.weights,
             timeout_seconds=timeout_seconds or self.options.timeout_seconds,
         )
+
+    @contextmanager
+    def _once(self, what: str) -> Iterator[None]:
+        """Make what several rules need; where that was interrupted once, no rule tries it again."""
+        if what in self._ran_out:
+            raise NotCheckedError(f"an earlier rule ran out of time over {what}")
+        try:
+            yield
+        except KeyboardInterrupt:
+            self._ran_out.add(what)
+            raise
 
     def need_examples(self) -> Sequence[Example[Any]]:
         """Return the examples. NotCheckedError where they cannot be loaded, which `loads` reports."""

@@ -7,7 +7,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 LOCAL_NAMES = ("localhost", "localhost.localdomain", "ip6-localhost", "")
 
@@ -26,7 +26,7 @@ class NetworkGuard:
     refused: list[str] = field(default_factory=list)
     """`host:port`, or a name to look up, in order and once each."""
 
-    def check(self, place: str) -> None:
+    def refuse(self, place: str) -> NoReturn:
         """Note it and raise NetworkRefusedError."""
         if place not in self.refused:
             self.refused.append(place)
@@ -52,7 +52,7 @@ def guard_network() -> Iterator[NetworkGuard]:
 
     def getaddrinfo(host: Any, port: Any, *args: Any, **kwargs: Any) -> Any:
         if not is_local(_text(host)):
-            guard.check(f"{_text(host)}:{_text(port)}" if port else _text(host))
+            guard.refuse(f"{_text(host)}:{_text(port)}" if port else _text(host))
         return _getaddrinfo(host, port, *args, **kwargs)
 
     with (
@@ -90,7 +90,7 @@ def guard_address(guard: NetworkGuard, sock: socket.socket, address: Any) -> Non
         return
     host = _text(address[0])
     if not is_local(host):
-        guard.check(f"{host}:{address[1]}")
+        guard.refuse(f"{host}:{address[1]}")
 
 
 def is_local(host: str) -> bool:

@@ -17,9 +17,10 @@ from castform.testing.conformance.subject import Subject, dump_by_value
 
 TIMEOUT_SECONDS = 60.0
 _START = (
-    "import json, sys; job = json.load(sys.stdin); sys.path[:] = job['path']; "
-    "from castform.testing.conformance.child import work; work(job)"
+    "import json, os, sys; job = json.load(sys.stdin); sys.path[:] = job['path']; "
+    "from castform.testing.conformance.child import work; work(job); os._exit(0)"
 )
+"""It waits for no thread that the environment started: one may never end."""
 _SHOWN_CHARACTERS = 400
 
 

@@ -16,6 +16,15 @@ class NotCheckedError(Exception):
     """Raised by a rule that cannot be checked on this environment; the text says why."""
 
 
+class RuleTimeoutError(Exception):
+    """A rule was not done in time."""
+
+    def __init__(self, seconds: float, place: object = None) -> None:
+        """`place` is where the environment's code stood then; None where it held nothing up itself."""
+        where = "" if place is None else f": the environment stood at {place}"
+        super().__init__(f"not done after {seconds:g} s{where}")
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Breach:
     """One thing that breaks a rule."""

@@ -24,9 +24,16 @@ from castform.testing.conformance.rule import (
     NotCheckedError,
     Rule,
     RuleResult,
+    RuleTimeoutError,
 )
 from castform.testing.conformance.rules import RULES
 from castform.testing.conformance.subject import Examinable, open_subject
+from castform.testing.conformance.time_limit import limit_time
+
+BOUND = (
+    "bound what rewards and tools compute, and await what they wait for; where a rollout is slow by nature, ask for "
+    "fewer `examples` and `scripts`, or give more `rule_seconds`"
+)
 
 
 class NotCheckedWarning(UserWarning):
@@ -46,7 +53,8 @@ def assert_conforms(
     makes one; `args` are its arguments, and `base_dir` is where relative paths of its data start.
     The first `examples` (8) of `split` ("train") are played, and `scripts` (20) random reply
     scripts. `weights` are those of rewards, `seed` (0) that of the random scripts. A group ends
-    after `timeout_seconds` (30). `only` names the rules to check; `accept` maps a rule that may be
+    after `timeout_seconds` (30), and a rule that is not done after `rule_seconds` (120) is broken,
+    also where a reward never comes back. `only` names the rules to check; `accept` maps a rule that may be
     broken to the reason why. Call it from a plain test, not an async one.
 
     AssertionError: rules are broken; it names each one, an example, and the way out. What could
@@ -83,6 +91,8 @@ def check_conformance(
 def examine(environment_or_id: Examinable, **words: Unpack[OptionWords]) -> Iterator[Examined]:
     """Load an environment for `check_rule`; options and errors as in `assert_conforms`."""
     options = Options(**words)
+    if not options.rule_seconds > 0:
+        raise UsageError(f"rule_seconds is {options.rule_seconds!r}, not a number above 0")
     _check_no_loop()
     _check_extra()
     with quiet_logs(), own_temp_dir() as temp_dir, guard_network() as network:
@@ -116,9 +126,12 @@ def check_rule(rule: Rule, examined: Examined, accept: Mapping[str, str]) -> Rul
 
     before = take_state()
     try:
-        breaches = rule.check(examined)
+        with limit_time(examined.options.rule_seconds, called_from=__file__):
+            breaches = rule.check(examined)
     except NotCheckedError as reason:
         return result(state="not_checked", reason=str(reason))
+    except RuleTimeoutError as error:
+        breaches = [Breach(message=str(error), way_out=BOUND)]
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the author's code
         hint = error.hint if isinstance(error, CastformError) and error.hint else "see the exception"
         breaches = [Breach(message=f"the environment raised {describe_error(error)}", way_out=hint)]

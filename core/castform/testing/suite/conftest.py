@@ -45,13 +45,17 @@ def examined(pytestconfig: pytest.Config) -> Iterator[Examined]:
     given = [_split(text, "--castform-arg") for text in pytestconfig.getoption("--castform-arg")]
     arguments: dict[str, Any] = {name: parse_value(value) for name, value in given}
     base_dir = pytestconfig.getoption("--castform-base-dir")
-    count = pytestconfig.getoption("--castform-examples")
+    limits = {
+        "examples": pytestconfig.getoption("--castform-examples"),
+        "rule_seconds": pytestconfig.getoption("--castform-rule-seconds"),
+    }
+    given_limits: Any = {name: limit for name, limit in limits.items() if limit is not None}  # of OptionWords
     with examine(
         pytestconfig.getoption("--castform-env"),
         args=arguments,
         base_dir=None if base_dir is None else Path(base_dir),
         split=pytestconfig.getoption("--castform-split"),
-        **({} if count is None else {"examples": count}),
+        **given_limits,
     ) as subject:
         yield subject
 

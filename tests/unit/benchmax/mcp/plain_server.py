@@ -8,6 +8,8 @@ banner        writes two lines of greeting to stdout first
 deaf          answers until a call of `hang`, then nothing any more
 crowd         starts a grandchild that outlives everything but a kill, its id in the second argument's file
 crowd-silent  the same, and never answers
+apart         starts one in a session of its own, and another one so whose environment is empty
+apart-dies    starts the first of them and exits with 7 at once
 """
 
 import json
@@ -108,18 +110,18 @@ if mode == "garbage":
         print("#" * 60, flush=True)
 if mode == "banner":
     print("Welcome to the plain server\n\nlistening", flush=True)
-if mode.startswith("crowd"):
-    child = subprocess.Popen(
-        [
-            sys.executable,
-            "-S",
-            "-c",
-            "import signal,time\nsignal.signal(15, lambda *a: 0)\nwhile 1: time.sleep(60)",
-        ]
-    )
-    print(child.pid, file=sys.stderr, flush=True)
+if mode.startswith(("crowd", "apart")):
+    stubborn = "import signal,time\nsignal.signal(15, lambda *a: 0)\nwhile 1: time.sleep(60)"
+    words = [sys.executable, "-S", "-c", stubborn]
+    apart = mode.startswith("apart")
+    children = [subprocess.Popen(words, start_new_session=apart)]
+    if mode == "apart":
+        children.append(subprocess.Popen(words, start_new_session=True, env={}))
+    print(children[0].pid, file=sys.stderr, flush=True)
     with open(sys.argv[2], "w") as out:  # noqa: PTH123 - pathlib takes longer to import than the rest
-        out.write(str(child.pid))
+        out.write(" ".join(str(child.pid) for child in children))
+if mode == "apart-dies":
+    os._exit(7)
 deaf = mode in ("no-start", "crowd-silent")
 for line in sys.stdin:
     message = json.loads(line)

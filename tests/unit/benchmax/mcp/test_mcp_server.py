@@ -29,6 +29,7 @@ from benchmax.envs import (
 )
 from benchmax.envs.tool_faults import ArgumentFault
 from benchmax.mcp import McpServer
+from benchmax.mcp.process import spawn_server
 from benchmax.mcp.results import make_names, make_parameters
 from benchmax.testing import ChatServer, function_call
 
@@ -227,6 +228,38 @@ async def test_what_a_server_started_is_killed_with_it(tmp_path: Path) -> None:
         pid = int(await call("pid"))
     child = int((tmp_path / "pid").read_text())
     assert await is_gone(pid) and await is_gone(child)
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="sessions are looked through on Linux")
+async def test_what_a_server_started_in_other_sessions_is_killed_with_it(tmp_path: Path) -> None:
+    async with opened(plain("apart", str(tmp_path / "pids"))):
+        pids = [int(word) for word in (tmp_path / "pids").read_text().split()]
+        assert len(pids) == 2 and all(map(_runs, pids))
+    assert [await is_gone(pid) for pid in pids] == [True, True]
+    message = await failure_of(plain("apart-dies", str(tmp_path / "pid")))
+    assert "exit code 7" in message
+    assert await is_gone(int((tmp_path / "pid").read_text()))
+
+
+@pytest.mark.parametrize("turns", [0, 1, 3])
+async def test_a_server_that_is_just_ending_is_stopped_when_who_waits_for_it_is_cancelled(turns: int) -> None:
+    silent = "import os, sys; os.close(1); sys.stdin.read()"
+    process = await spawn_server([sys.executable, "-S", "-c", silent], env={}, cwd=None)
+    done = asyncio.Event()
+
+    async def leave() -> None:
+        async with process.streams() as (incoming, _):
+            assert [message async for message in incoming] == []  # until its stdout ends
+            done.set()
+
+    leaving = asyncio.create_task(leave())
+    await done.wait()
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    leaving.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await leaving
+    assert process.exited.is_set() and await is_gone(process.pid)
 
 
 def _written(path: Path) -> bool:

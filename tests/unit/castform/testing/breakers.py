@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import uuid
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -41,6 +42,41 @@ class Doubles(BaseEnv):
 def make_double(n: int) -> Example[dict[str, Any]]:
     prompt = [{"role": "user", "content": f"What is {n} + {n}? The number alone."}]
     return Example(f"double-{n}", {"prompt_messages": prompt, "answer": str(2 * n)})
+
+
+class SleepsInReward(Doubles):
+    async def compute_reward(self, rollout):
+        time.sleep(600)  # noqa: ASYNC251 - that is what it is here for
+
+
+class ComputesInReward(Doubles):
+    async def compute_reward(self, rollout):
+        while True:
+            with suppress(Exception):  # as authors do
+                self.count = getattr(self, "count", 0) + 1
+
+
+class WaitsInReward(Doubles):
+    async def compute_reward(self, rollout):
+        await asyncio.Event().wait()
+
+
+class WaitsForData(Doubles):
+    async def create_dataset(self, split, base_dir, *, max_examples=None):
+        await asyncio.Event().wait()
+
+
+class SleepsInGold(Doubles):
+    def gold(self, example):
+        time.sleep(600)
+
+
+class SleepsInThread(Doubles):
+    async def compute_reward(self, rollout):
+        ended = threading.Event()
+        STOPS.append(ended)
+        await asyncio.to_thread(ended.wait)
+        return {"correct": 0.0}
 
 
 class FreshIds(Doubles):

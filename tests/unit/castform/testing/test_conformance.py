@@ -117,6 +117,7 @@ def test_every_entry_takes_the_same_options_and_refuses_others():
             weights={"correct": 2.0},
             seed=3,
             timeout_seconds=9.0,
+            rule_seconds=60.0,
             only=said,
             accept={"pickles": "why not"},
         )
@@ -124,7 +125,7 @@ def test_every_entry_takes_the_same_options_and_refuses_others():
         with pytest.raises(TypeError, match="exampels"):
             entry(breakers.Doubles, exampels=2)
     fields = {field.name for field in dataclasses.fields(Options)}
-    assert fields == set(get_type_hints(OptionWords)) and len(fields) == 8
+    assert fields == set(get_type_hints(OptionWords)) and len(fields) == 9
 
 
 def test_options_reach_what_is_examined():

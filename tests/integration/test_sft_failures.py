@@ -1,0 +1,155 @@
+"""Finetuning runs that fail on the way: they say why, and keep their last checkpoint."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import sys
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file, save_file
+
+from castform.cli.main import main
+from castform.errors import RunFailedError, UsageError
+from castform.plugins.events import CheckpointSaved
+from castform.runs import RunStore
+from castform_trainer.learning.checkpoint import list_checkpoints
+from castform_trainer.sft.run import resume_sft, train_sft
+from castform_trainer.testing import make_tiny_adapter, make_tiny_model
+
+sys.path.insert(0, str(Path(__file__).parent))
+from sft_runs import make_config, make_rows, write_files, write_rows
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return make_tiny_model(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return write_files(tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture
+def store(tmp_path, monkeypatch):
+    monkeypatch.setenv("CASTFORM_HOME", str(tmp_path / "home"))
+    with RunStore.open(tmp_path / "home") as store:
+        yield store
+
+
+def train(config, store, **options):
+    return asyncio.run(train_sft(config, store=store, **options))
+
+
+def checkpoints_of(store):
+    (record,) = store.list_runs()
+    return record.status, [c.step for c in list_checkpoints(record.run_dir / "checkpoints")]
+
+
+def test_a_run_that_diverges_fails_with_its_last_checkpoint_and_whole_weights(model, data, store):
+    config = make_config(
+        model,
+        data,
+        model={"id": str(model), "dtype": "float16"},
+        run={"epochs": 20},
+        optimizer={"learning_rate": 1.0, "decay": "constant", "max_grad_norm": 1e9},
+        eval={"every": 0},
+        checkpoint={"every": 1},
+    )
+    with pytest.raises(RunFailedError, match=r"the (loss|gradient norm) is (nan|inf)") as caught:
+        train(config, store)
+    assert "optimizer.learning_rate" in caught.value.hint and "start a new one" in caught.value.hint
+    status, steps = checkpoints_of(store)
+    assert status == "failed" and steps
+    (record,) = store.list_runs()
+    last = list_checkpoints(record.run_dir / "checkpoints")[-1]
+    weights = load_file(last.adapter / "adapter_model.safetensors")
+    assert all(bool(weight.isfinite().all()) for weight in weights.values())
+
+
+def test_a_full_disk_at_a_checkpoint_ends_the_run_which_then_goes_on(model, data, store):
+    config = make_config(
+        model,
+        data,
+        run={"method": "full", "epochs": 1},
+        optimizer={"learning_rate": 0.002},
+        eval={"every": 0},
+        checkpoint={"every": 1},
+    )
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def fill_disk(run, event):
+        if isinstance(event, CheckpointSaved) and event.step == 2:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, limits[1]))
+
+    try:
+        with pytest.raises(RunFailedError, match=r"cannot write the checkpoint .*step-000003") as caught:
+            train(config, store, listeners=[fill_disk])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert "castform sft train --resume" in caught.value.hint
+    assert checkpoints_of(store)[0] == "failed" and checkpoints_of(store)[1][-1] == 2
+    (record,) = store.list_runs()
+    assert not list((record.run_dir / "checkpoints").glob(".*"))
+    resumed = asyncio.run(resume_sft(record.run_id, store=store))
+    straight = train(config, store)
+    assert (resumed.status, resumed.steps) == ("finished", 4)
+    assert (resumed.result / "model.safetensors").read_bytes() == (
+        straight.result / "model.safetensors"
+    ).read_bytes()
+
+
+@pytest.mark.parametrize("packing", [True, False])
+def test_a_model_whose_weights_are_no_numbers_is_refused(tmp_path, data, store, packing):
+    folder = make_tiny_model(tmp_path / "broken")
+    weights = load_file(folder / "model.safetensors")
+    weights["model.norm.weight"].fill_(float("nan"))
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    config = make_config(folder, data, batch={"packing": packing})
+    with pytest.raises((UsageError, RunFailedError), match=r"no number|held-out loss is nan after 0 steps"):
+        train(config, store)
+
+
+def test_bad_files_are_one_clear_error_of_the_command(tmp_path, model, store, capsys):
+    rows = write_rows(tmp_path / "rows.jsonl", make_rows(3))
+    line = rows.read_bytes()
+    bad = {
+        "gzip.jsonl": (b"\x1f\x8b\x08rest", "gzip-compressed; unpack it first"),
+        "cut.jsonl": (
+            line + '{"messages": "é'.encode()[:-1],
+            "line 4, row 3, $: the file ends in the middle",
+        ),
+        "array.jsonl": (
+            b"[" + line.splitlines()[0] + b"]",
+            "`castform sft convert` reads a file that is one",
+        ),
+        "empty.jsonl": (b"", "$: there is no row"),
+    }
+    for name, (content, words) in bad.items():
+        (tmp_path / name).write_bytes(content)
+        for files in ([tmp_path / name], [rows, "--eval", tmp_path / name]):
+            assert main(["sft", "train", *map(str, files), "-m", str(model)]) == 2
+            error = capsys.readouterr().err
+            assert words in error and error.count(name) == 2  # with that in the hint
+    (tmp_path / "folder").mkdir()
+    for path, words in (
+        (tmp_path / "folder", "this is a folder"),
+        (Path("/dev/zero"), "this is a pipe or a device"),
+    ):
+        assert main(["sft", "train", str(path), "-m", str(model)]) == 2
+        assert f"cannot read {path}: {words}" in capsys.readouterr().err
+    assert store.list_runs() == []
+
+
+def test_a_base_that_does_not_fit_is_refused_before_a_run_exists(tmp_path, model, data, store):
+    silent = make_tiny_model(tmp_path / "silent", chat_template=None)
+    with pytest.raises(UsageError, match="has no chat template") as caught:
+        train(make_config(silent, data), store)
+    assert "instruct variant" in caught.value.hint
+    wide = make_tiny_model(tmp_path / "wide", width=32)
+    adapter = make_tiny_adapter(wide, tmp_path / "adapter")
+    with pytest.raises(UsageError, match="does not fit this model"):
+        train(make_config(model, data, model={"id": str(model), "adapter": str(adapter)}), store)
+    assert store.list_runs() == []
