@@ -15,7 +15,7 @@ SEED ?= 0
 WORKERS ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: setup demo test test-fast test-installs test-real test-vllm test-pythons check format bench setup-vllm clean
+.PHONY: setup demo demo-sft test test-fast test-installs test-real test-vllm test-pythons check format bench setup-vllm clean
 
 setup: $(STAMP)
 
@@ -33,6 +33,11 @@ demo: setup            ## real weights, a real training run, a verdict on held-o
 	$(BIN)/castform model pull smollm2-135m
 	$(BIN)/castform env list
 	$(BIN)/castform train --config examples/arith.toml --seed $(SEED)
+
+demo-sft: setup        ## the same for finetuning: generated texts, real weights, loss and exact answers on held-out rows
+	$(BIN)/castform model pull smollm2-135m
+	$(BIN)/python examples/sft/pii_masking/make_data.py
+	$(BIN)/castform sft train --config examples/sft/pii_masking/finetune.toml --seed $(SEED)
 
 test: setup            ## everything that needs no real weights, no packages from the registries and no vLLM
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not real and not installs and not vllm and not gpu"
