@@ -80,6 +80,8 @@ def test_each_line_has_the_one_issue_that_keeps_it_from_being_read(path, data, e
         ((LINE * 3).decode().encode("utf-16-be"), "UTF-16 without a byte order mark"),
         ((LINE * 3).decode().encode("utf-16-le"), "UTF-16 without a byte order mark"),
         ((LINE * 3).decode().encode("utf-32"), "UTF-32; save it"),
+        ((LINE * 3).decode().encode("utf-32-be"), "UTF-32 without a byte order mark"),
+        ((" " + LINE.decode() * 3).encode("utf-32-le"), "UTF-32 without a byte order mark"),
         (json.dumps([ROW, ROW], indent=1).encode(), "over many lines.*`castform sft convert` reads it"),
         (b"\xef\xbb\xbf" + json.dumps([ROW, ROW], indent=1).encode(), "over many lines"),
         (json.dumps(ROW, indent=1).encode(), "over many lines"),
