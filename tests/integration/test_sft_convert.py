@@ -141,7 +141,7 @@ def test_a_format_is_taken_at_its_word(tmp_path, capsys):
         (["/dev/null"], "is a pipe or a device"),
         (["x" * 300], "cannot be read: File name too long"),
         (["in.jsonl", "-o", "x" * 300], "cannot be made: File name too long"),
-        (["empty.jsonl"], "no row is a JSON object"),
+        (["empty.jsonl"], "empty.jsonl has no rows"),
         (["empty.jsonl", "--from", "openai"], "empty.jsonl has no rows"),
         (["table.parquet"], "Parquet"),
         (["words.txt"], "the first fault is in line 1: not JSON"),

@@ -11,7 +11,7 @@ from benchmax.sft.issues import Fault
 from benchmax.sft.rows import check_row
 from benchmax.sft.wording import shown
 from castform.sft.convert.draft import Draft, Row
-from castform.sft.convert.formats import recognise
+from castform.sft.convert.formats import nested_rows, recognise
 from castform.sft.convert.notes import Note, RefusedError
 from castform.sft.convert.source import SourceRow
 
@@ -121,6 +121,7 @@ def _named_format(note: Note, row: Row) -> Note:
         return note
     name, reason = recognise(row)
     if name is None:
-        return note
+        nested = nested_rows(row)
+        return note if nested is None else note._replace(message=nested)
     text = f"the row is of the format {name}: it has {reason}; convert such rows with --from {name}"
     return Note("other_format", "$", text)
