@@ -46,7 +46,7 @@ def convert_rows(
         try:
             yield _converted(source, convert, drop, notes)
         except RefusedError as refused:
-            yield _refused(source, [_named_format(refused.note, source.value)])
+            yield _refused(source, [_named_format(refused.note, source.value, drop)])
 
 
 def _converted(
@@ -115,10 +115,11 @@ def _at_source(fault: Fault, draft: Draft) -> Note:
     return Note(*fault)
 
 
-def _named_format(note: Note, row: Row) -> Note:
+def _named_format(note: Note, row: Row, drop: frozenset[str]) -> Note:
     """Return a refusal for want of columns as one that names the format which the row is of."""
     if note.code != "unknown_row":
         return note
+    row, _ = _without(row, drop)
     name, reason = recognise(row)
     if name is None:
         nested = nested_rows(row)
