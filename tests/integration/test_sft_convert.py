@@ -12,6 +12,7 @@ import pytest
 
 from benchmax.sft import SftDataset
 from castform.cli.main import main
+from castform.sft.convert.writing import new_file
 
 TALK = {"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]}
 TURNS = {"conversations": [{"from": "human", "value": "q"}, {"from": "gpt", "value": "a"}]}
@@ -140,7 +141,7 @@ def test_a_format_is_taken_at_its_word(tmp_path, capsys):
         (["/dev/null"], "is a pipe or a device"),
         (["x" * 300], "cannot be read: File name too long"),
         (["in.jsonl", "-o", "x" * 300], "cannot be made: File name too long"),
-        (["empty.jsonl"], "no row is a JSON object"),
+        (["empty.jsonl"], "empty.jsonl has no rows"),
         (["empty.jsonl", "--from", "openai"], "empty.jsonl has no rows"),
         (["table.parquet"], "Parquet"),
         (["words.txt"], "the first fault is in line 1: not JSON"),
@@ -188,3 +189,45 @@ def test_a_disk_that_refuses_leaves_neither_output_nor_a_part_of_it(tmp_path):
     assert "error: cannot write" in done.stderr and "Traceback" not in done.stderr
     assert names(tmp_path) == ["in.jsonl", "out.jsonl"]
     assert Path("out.jsonl").read_text() == "before"
+
+
+SIGNALLED = """
+import os, signal, sys
+from castform.cli.main import main
+from castform.sft.convert import files
+add, number = files.ConversionTally.add, getattr(signal, sys.argv[1])
+def add_and_be_told(tally, outcome):
+    add(tally, outcome)
+    if tally.rows == 2000:
+        os.kill(os.getpid(), number)
+files.ConversionTally.add = add_and_be_told
+sys.exit(main(["sft", "convert", "in.jsonl", "-o", "out.jsonl", "--report", "report.jsonl"]))
+"""
+
+
+def convert_and_be_told(signal_name: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", SIGNALLED, signal_name]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.mark.parametrize("signal_name", ["SIGTERM", "SIGHUP"])
+def test_a_signal_that_ends_it_leaves_nothing_behind(tmp_path, signal_name):
+    write(tmp_path / "in.jsonl", *[TALK] * 3000)
+    done = convert_and_be_told(signal_name)
+    assert (done.returncode, done.stderr) == (130, "interrupted\n")
+    assert names(tmp_path) == ["in.jsonl"]
+
+
+def test_what_a_killed_one_left_is_swept_by_the_next_and_what_another_writes_is_not(tmp_path):
+    write(tmp_path / "in.jsonl", *[TALK] * 3000)
+    assert convert_and_be_told("SIGKILL").returncode == -9
+    left = names(tmp_path)
+    assert len(left) == 3 and [name.split(".")[-1] for name in left] == ["partial", "partial", "jsonl"]
+    with new_file(Path("out.jsonl")) as other:
+        other.write(b"other")
+        assert main(["sft", "convert", "in.jsonl", "-o", "out.jsonl", "--report", "report.jsonl"]) == 0
+        assert len(SftDataset.from_jsonl("out.jsonl")) == 3000
+        assert len(names(tmp_path)) == 4
+        other.keep()
+    assert names(tmp_path) == ["in.jsonl", "out.jsonl", "report.jsonl"]
+    assert Path("out.jsonl").read_bytes() == b"other"

@@ -12,12 +12,32 @@ MARKS: tuple[tuple[bytes, str], ...] = (
     (b"PK\x03\x04", f"the file is a zip archive; {GUNZIP} (unzip)"),
     (b"PAR1", "the file is Parquet; write its rows as JSON lines"),
     (b"SQLite format 3\x00", "the file is an SQLite database; write its rows as JSON lines"),
-    (b"\xff\xfe\x00\x00", f"the file is UTF-32; {SAVE}"),
-    (b"\x00\x00\xfe\xff", f"the file is UTF-32; {SAVE}"),
-    (b"\xff\xfe", f"the file is UTF-16; {SAVE}"),
-    (b"\xfe\xff", f"the file is UTF-16; {SAVE}"),
 )
+WIDE_MARKS: tuple[tuple[bytes, str], ...] = (
+    (b"\xff\xfe\x00\x00", "utf-32"),
+    (b"\x00\x00\xfe\xff", "utf-32"),
+    (b"\xff\xfe", "utf-16"),
+    (b"\xfe\xff", "utf-16"),
+)
+"""Byte order marks, and the codec that reads and removes each."""
+NULS: dict[tuple[bool, ...], str] = {
+    (False, True, True, True): "utf-32-le",
+    (True, True, True, False): "utf-32-be",
+    (False, True, False, True): "utf-16-le",
+    (True, False, True, False): "utf-16-be",
+}
+"""Which of the first four bytes are zero when a file starts with two characters of ASCII, as JSON does."""
 OPENINGS = (b"{", b"[", b"[{")
+
+
+def wide_encoding(start: bytes) -> str | None:
+    """Return the codec of a text in UTF-16 or UTF-32 that starts so; None for what is not known to be one."""
+    for mark, marked in WIDE_MARKS:
+        if start.startswith(mark):
+            return marked
+    codec = NULS.get(tuple(not byte for byte in start[:4]))
+    first = start[:4].strip(b"\0")[:1]
+    return codec if codec is not None and first in b"{[ \t\r\n" else None
 
 
 def binary_kind(start: bytes) -> str | None:
@@ -25,9 +45,12 @@ def binary_kind(start: bytes) -> str | None:
     for mark, kind in MARKS:
         if start.startswith(mark):
             return kind
-    if start[:2] in (b"{\x00", b"\x00{", b"[\x00", b"\x00["):
-        return f"the file is UTF-16 without a byte order mark; {SAVE}"
-    return None
+    codec = wide_encoding(start)
+    if codec is None:
+        return None
+    name = codec.upper().removesuffix("-LE").removesuffix("-BE")
+    unmarked = "" if codec == name.lower() else " without a byte order mark"
+    return f"the file is {name}{unmarked}; {SAVE}"
 
 
 def is_open_document(first: bytes) -> bool:

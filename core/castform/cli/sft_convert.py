@@ -52,6 +52,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command that was parsed."""
+    from castform.cli.signals import interrupt_on_sigterm
+
+    with interrupt_on_sigterm():
+        return _convert(args)
+
+
+def _convert(args: argparse.Namespace) -> int:
     from castform.cli.sft_from_runs import check_no_run_options, convert_chosen
     from castform.sft.convert.files import convert_file
 

@@ -35,11 +35,21 @@ def start_job(run_id: str, run_dir: Path, *, home: Path) -> subprocess.Popen[byt
         return subprocess.Popen(
             [*command, "--config", str(folder / CONFIG_FILE), "--launched", run_id],
             env={**os.environ, "CASTFORM_HOME": str(home)},
+            cwd=None if _has_working_directory() else folder,
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
             start_new_session=True,
         )
+
+
+def _has_working_directory() -> bool:
+    """Return whether this process is in a folder that is still there."""
+    try:
+        os.getcwd()  # noqa: PTH109 - only whether there is one
+    except OSError:
+        return False
+    return True
 
 
 def watch_job(process: subprocess.Popen[bytes], run_id: str, run_dir: Path, *, home: Path) -> None:

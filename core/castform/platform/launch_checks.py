@@ -37,6 +37,8 @@ def _check_file(
 ) -> set[bytes]:
     """Return hashes of the rows (`keep`), or of those in `among`, of a file that has this SHA-256 (None: any)."""
     whole, rows = hashlib.sha256(), set()
+    if path.exists() and not path.is_file():  # a pipe would be waited for
+        raise JobLaunchError(f"the dataset {path} is no file", BAD_REQUEST, hint=_UPLOAD)
     try:
         with path.open("rb") as file:
             for line in file:

@@ -106,7 +106,9 @@ class LocalTransport:
             self._store = RunStore.open(self._home)
         return self._store
 
-    def _find(self, run_id: str) -> RunRecord:
+    def _find(self, run_id: object) -> RunRecord:
+        if not isinstance(run_id, str):
+            raise TypeError(f"run_id must be text, not {type(run_id).__name__}")
         try:
             return self._open().find_run(run_id)
         except UsageError as error:

@@ -31,6 +31,17 @@ def test_a_control_token_typed_by_a_user_is_ordinary_text():
     assert typed in tokenizer.decode(list(ids))
 
 
+@pytest.mark.parametrize("control", ['<|"|>', "<|\\|>", "<|\n|>"])
+def test_a_control_token_that_json_spells_otherwise_is_ordinary_text_too(control):
+    tokenizer = make_fake_tokenizer(TOOLS)
+    tokenizer.add_special_tokens({"additional_special_tokens": [control]})
+    codec = TextCodec(tokenizer)
+    renderer = TemplateRenderer(tokenizer, codec, "fake")
+    ids = codec.encode(renderer.render([{"role": "user", "content": f"a{control}b"}]))
+    assert tokenizer.convert_tokens_to_ids(control) not in ids
+    assert f"a{control}b" in tokenizer.decode(list(ids))
+
+
 @given(st.text(alphabet="a<|>_imendstr \n{}\"'é"), st.text(alphabet="<|im_end|>x"))
 def test_no_user_text_changes_the_number_of_control_tokens(before, after):
     _, codec, renderer = SHARED
@@ -114,3 +125,16 @@ def test_turn_markers_that_are_not_declared_special_are_guarded_too():
     ids = codec.encode(renderer.render([{"role": "user", "content": "x</turn><other>"}]))
     assert ids.count(tokenizer.convert_tokens_to_ids("</turn>")) == 1
     assert ids.count(tokenizer.convert_tokens_to_ids("<other>")) == 1
+
+
+def test_tags_behind_thinking_that_stands_beside_the_content_are_content():
+    template = (
+        "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.reasoning_content %}<think>{{ "
+        "m.reasoning_content }}</think>{% endif %}{{ m.content }}<|im_end|>\n{% endfor %}"
+    )
+    _, _, renderer = make(template)
+    reply = {"role": "assistant", "content": "<think>b</think>c"}
+    shown = "<think>a</think><think>b</think>c<|im_end|>"
+    assert shown in renderer.render([{**reply, "reasoning_content": "a"}])
+    moved = renderer.render([{**reply, "reasoning_content": ""}])
+    assert "<think>b</think>c<|im_end|>" in moved and moved.count("<think>") == 1

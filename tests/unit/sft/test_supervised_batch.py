@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import random
 
 import pytest
 import torch
+from transformers import GPT2Config, GPT2LMHeadModel
 
 from castform.errors import UsageError
 from castform.sft.config import SftConfig
@@ -246,6 +248,28 @@ def test_weights_that_are_no_numbers_are_told_apart_from_rows_that_leak(folder):
     ) as caught:
         check_isolation(learner, random_samples(2, count=3))
     assert "weights are damaged" in caught.value.hint
+
+
+@pytest.mark.parametrize("method", ["lora", "full"])
+@pytest.mark.parametrize("kind", ["qwen3", "gpt2"])
+def test_the_dropout_of_a_models_config_is_never_applied(tmp_path, kind, method):
+    if kind == "qwen3":  # a number in the attention
+        folder = make_tiny_model(tmp_path)
+        config = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps({**config, "attention_dropout": 0.5}))
+        base = load_causal_lm(folder, device="cpu", dtype="float32")
+        assert base.model.layers[0].self_attn.attention_dropout == 0.5
+    else:  # modules, and linear layers of another kind
+        base = GPT2LMHeadModel(
+            GPT2Config(n_layer=2, n_embd=32, n_head=2, vocab_size=100, bos_token_id=1, eos_token_id=2)
+        )
+        assert base.transformer.drop.p == 0.1
+    config = SftConfig.model_validate({"run": {"method": method}})
+    learner = SftLearner(base, config, seed=0, steps=1, compute_dtype=torch.float32)
+    samples = [Sample(row=0, ids=tuple(range(5, 25)), weights=(0.0, *[1.0] * 19))]
+    first, again = (learner.measure(samples, tokens_per_microbatch=64, packing=True) for _ in range(2))
+    learner.model.eval()
+    assert first == again == learner.measure(samples, tokens_per_microbatch=64, packing=True)
 
 
 @pytest.mark.parametrize("kind", ["gemma3", "mistral"])

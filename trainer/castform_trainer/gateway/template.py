@@ -142,16 +142,13 @@ class TemplateRenderer:
         options: Mapping[str, Any],
         open_reply: bool,
     ) -> str:
-        content = json.dumps([messages, tools, options], ensure_ascii=False)
-        key = (content, open_reply)
+        key = (json.dumps([messages, tools, options], ensure_ascii=False), open_reply)
         known = self._cache.get(key)
         if known is not None:
             self._cache.move_to_end(key)
             return known
-        conversation = self._shape(messages)
-        offered = [dict(tool) for tool in tools]
-        if self._codec.find_control_texts(content):
-            conversation, offered = self._codec.guard(conversation), self._codec.guard(offered)
+        conversation = self._codec.guard(self._shape(messages))
+        offered = self._codec.guard([dict(tool) for tool in tools])
         text = self._render_plain(conversation, offered, options, open_reply=open_reply)
         self._cache[key] = text
         if len(self._cache) > CACHED_RENDERINGS:

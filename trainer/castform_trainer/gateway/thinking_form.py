@@ -15,9 +15,14 @@ def reads_reasoning(render: Render) -> bool:
 
 
 def has_thinking(message: Message) -> bool:
-    """Tell whether a message in normal form is a reply whose content starts with thinking."""
+    """Tell whether a message in normal form is a reply whose thinking stands in front of its content.
+
+    Behind thinking that stands beside it already, such tags are part of what the reply says.
+    """
+    if message["role"] != "assistant" or message.get("reasoning_content"):
+        return False
     content = message["content"]
-    return message["role"] == "assistant" and content.lstrip().startswith(OPEN) and CLOSE in content
+    return content.lstrip().startswith(OPEN) and CLOSE in content
 
 
 def move_thinking(message: Message) -> Message:

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import torch
 from safetensors import SafetensorError
+from torch.nn.modules.dropout import _DropoutNd
 from transformers.utils import logging
 
 from castform.config import LoraSection
@@ -68,7 +69,8 @@ class Learner:
             self.model = model.requires_grad_(True)
         else:
             self.model = load_lora(model, adapter) if adapter else add_lora(model, lora, seed=seed)
-        self.model.train()  # no dropout anywhere: set only because some models compute differently otherwise
+        self.model.train()  # only because some models compute differently otherwise
+        _turn_off_dropout(self.model)
         self.parameters: dict[str, torch.Tensor] = {
             name: weight for name, weight in self.model.named_parameters() if weight.requires_grad
         }
@@ -192,6 +194,16 @@ class Learner:
         self.optimizer.load_state_dict(state["optimizer"])
         self.updates = state["updates"]
         torch.set_rng_state(state["rng"])
+
+
+def _turn_off_dropout(model: Any) -> None:
+    """Make every forward pass the same, whatever dropout the model's config or its adapter names."""
+    for module in model.modules():
+        if isinstance(module, _DropoutNd):
+            module.p = 0.0
+        for name, value in vars(module).items():
+            if "drop" in name and isinstance(value, float):
+                setattr(module, name, 0.0)
 
 
 def _attention_window(config: Any) -> int | None:

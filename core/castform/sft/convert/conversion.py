@@ -11,7 +11,7 @@ from benchmax.sft.issues import Fault
 from benchmax.sft.rows import check_row
 from benchmax.sft.wording import shown
 from castform.sft.convert.draft import Draft, Row
-from castform.sft.convert.formats import recognise
+from castform.sft.convert.formats import nested_rows, recognise
 from castform.sft.convert.notes import Note, RefusedError
 from castform.sft.convert.source import SourceRow
 
@@ -46,7 +46,7 @@ def convert_rows(
         try:
             yield _converted(source, convert, drop, notes)
         except RefusedError as refused:
-            yield _refused(source, [_named_format(refused.note, source.value)])
+            yield _refused(source, [_named_format(refused.note, source.value, drop)])
 
 
 def _converted(
@@ -115,12 +115,14 @@ def _at_source(fault: Fault, draft: Draft) -> Note:
     return Note(*fault)
 
 
-def _named_format(note: Note, row: Row) -> Note:
+def _named_format(note: Note, row: Row, drop: frozenset[str]) -> Note:
     """Return a refusal for want of columns as one that names the format which the row is of."""
     if note.code != "unknown_row":
         return note
+    row, _ = _without(row, drop)
     name, reason = recognise(row)
     if name is None:
-        return note
+        nested = nested_rows(row)
+        return note if nested is None else note._replace(message=nested)
     text = f"the row is of the format {name}: it has {reason}; convert such rows with --from {name}"
     return Note("other_format", "$", text)

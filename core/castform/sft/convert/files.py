@@ -17,6 +17,8 @@ from castform.sft.convert.report import ConversionTally, note_as_dict, report_li
 from castform.sft.convert.source import SourceFile
 from castform.sft.convert.writing import check_writable, new_file
 
+CHECK_FILE = "check that this is the file you mean"
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Conversion:
@@ -69,7 +71,7 @@ def convert_file(
     outcomes = convert_rows(source.rows(), FORMATS[found.name].convert, drop=frozenset(drop))
     tally, written = write_outcomes(outcomes, output=output, report=report)
     if not tally.rows:
-        raise UsageError(f"{path} has no rows", hint="check that this is the file you mean")
+        raise UsageError(f"{path} has no rows", hint=CHECK_FILE)
     return Conversion(
         format=found.name,
         reason=None if name is not None else found.reason,
@@ -107,9 +109,12 @@ def write_outcomes(
 
 def _detect(source: SourceFile) -> Detection:
     faults: list[str] = []
+    is_empty = True
 
     def readable() -> Iterator[object]:
+        nonlocal is_empty
         for row in itertools.islice(rows, SAMPLE_ROWS):
+            is_empty = False
             if row.fault is None:
                 yield row.value
             else:
@@ -119,6 +124,8 @@ def _detect(source: SourceFile) -> Detection:
         try:
             return detect_format(readable())
         except NoRowError as error:
+            if is_empty:
+                raise UsageError(f"{source.path} has no rows", hint=CHECK_FILE) from error
             if not faults:
                 raise
             raise UsageError(f"{error}; the first fault is in {faults[0]}", hint=error.hint) from error

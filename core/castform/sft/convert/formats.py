@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from benchmax.sft.wording import shown
 from castform.errors import UsageError
 from castform.sft.convert.alpaca import convert_alpaca, recognise_alpaca
 from castform.sft.convert.draft import Draft, Row
@@ -104,7 +107,21 @@ def recognise(row: Row) -> tuple[str | None, str]:
     return None, ""
 
 
+def nested_rows(row: Row) -> str | None:
+    """Return what to do with an object that is no row, but has rows in a list of its own; None for any other."""
+    for key, value in row.items():
+        first = value[0] if isinstance(value, list) and value else None
+        name, _ = recognise(first) if isinstance(first, dict) else (None, "")
+        if name is not None:
+            command = f"jq -c {shlex.quote(f'.[{json.dumps(key)}][]')} FILE > rows.jsonl"
+            return f"{shown(key)} is a list of {len(value):,} rows of the format {name}; take them out: {command}"
+    return None
+
+
 def _why_unknown(row: Row) -> str:
+    nested = nested_rows(row)
+    if nested is not None:
+        return nested
     try:
         refuse_other_purposes(row)
         refuse_without_turns(row, "")

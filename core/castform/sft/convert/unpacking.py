@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from benchmax.sft.file_kinds import binary_kind
+from benchmax.sft.file_kinds import binary_kind, wide_encoding
 from castform.errors import RunFailedError, UsageError
 
 BLOCK_BYTES = 1 << 20
@@ -22,17 +22,6 @@ PACKED: tuple[tuple[bytes, str, str], ...] = (
     (b"\xfd7zXZ\x00", "lzma", "xz"),
 )
 """How a packed file starts, the module of the standard library that opens it, and its name."""
-WIDE: tuple[tuple[bytes, str], ...] = (
-    (b"\xff\xfe\x00\x00", "utf-32"),
-    (b"\x00\x00\xfe\xff", "utf-32"),
-    (b"\xff\xfe", "utf-16"),
-    (b"\xfe\xff", "utf-16"),
-    (b"{\x00", "utf-16-le"),
-    (b"[\x00", "utf-16-le"),
-    (b"\x00{", "utf-16-be"),
-    (b"\x00[", "utf-16-be"),
-)
-"""How a file in wide characters starts, and its encoding."""
 
 
 class CutOffError(Exception):
@@ -68,7 +57,7 @@ def open_source(path: Path) -> Iterator[OpenSource]:
             if packed_as is not None:
                 start = stream.read(64)
                 stream.seek(0)
-            encoding = next((name for mark, name in WIDE if start.startswith(mark)), None)
+            encoding = wide_encoding(start)
             kind = None if encoding else binary_kind(start)
             if kind is not None:
                 raise UsageError(f"{path}: {kind}")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import glob
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,25 +18,22 @@ class NewFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path.resolve()  # through a link: what it names is written
-        self._partial = self.path.with_name(f".{self.path.name}.{os.getpid()}.partial")
+        self._partial = self.path.with_name(f".{self.path.name}.{os.urandom(4).hex()}.partial")
         self._stream: BinaryIO | None = None
 
     def write(self, data: bytes) -> None:
         """Add bytes. RunFailedError: the disk refuses."""
         with _disk_faults(self.path):
-            if self._stream is None:
-                self._stream = self._partial.open("wb", buffering=1 << 20)
-            self._stream.write(data)
+            self._open().write(data)
 
     def keep(self) -> None:
         """Give the file its name, in place of one that has it. RunFailedError: the disk refuses."""
         with _disk_faults(self.path):
-            if self._stream is None:
-                self._stream = self._partial.open("wb")
-            self._stream.flush()
-            os.fsync(self._stream.fileno())
-            self._stream.close()
+            stream = self._open()
+            stream.flush()
+            os.fsync(stream.fileno())
             self._partial.replace(self.path)
+            stream.close()
 
     def discard(self) -> None:
         """Remove what was written, unless it was kept."""
@@ -42,6 +41,30 @@ class NewFile:
             with contextlib.suppress(OSError):
                 self._stream.close()
             self._partial.unlink(missing_ok=True)
+
+    def _open(self) -> BinaryIO:
+        if self._stream is None:
+            _remove_abandoned(self.path)
+            self._stream = self._make()
+        return self._stream
+
+    def _make(self) -> BinaryIO:
+        """Make the file under its first name, with a lock that says that somebody writes it."""
+        while True:
+            stream = self._partial.open("xb", buffering=1 << 20)
+            with contextlib.suppress(OSError):  # a file system without locks, where nothing is swept
+                fcntl.flock(stream, fcntl.LOCK_SH)
+            if os.fstat(stream.fileno()).st_nlink:
+                return stream
+            stream.close()  # it was swept before it was locked
+
+
+def _remove_abandoned(path: Path) -> None:
+    """Remove what writers of a file left that were killed: nobody holds its lock any more."""
+    for left in path.parent.glob(f".{glob.escape(path.name)}.{'[0-9a-f]' * 8}.partial"):
+        with contextlib.suppress(OSError), left.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            left.unlink()
 
 
 @contextlib.contextmanager

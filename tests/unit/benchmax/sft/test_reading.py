@@ -69,7 +69,7 @@ def test_each_line_has_the_one_issue_that_keeps_it_from_being_read(path, data, e
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        (gzip.compress(LINE * 100), "gzip-compressed; unpack it first"),
+        (gzip.compress(LINE * 100, mtime=0), "gzip-compressed; unpack it first"),
         (b"PK\x03\x04\n" + b"x\n" * 50, "zip archive; unpack it first"),
         (b"\x28\xb5\x2f\xfd\n\n\nx", "zstd-compressed; unpack it first"),
         (b"PAR1\n" * 9, "Parquet; write its rows as JSON lines"),
@@ -80,6 +80,8 @@ def test_each_line_has_the_one_issue_that_keeps_it_from_being_read(path, data, e
         ((LINE * 3).decode().encode("utf-16-be"), "UTF-16 without a byte order mark"),
         ((LINE * 3).decode().encode("utf-16-le"), "UTF-16 without a byte order mark"),
         ((LINE * 3).decode().encode("utf-32"), "UTF-32; save it"),
+        ((LINE * 3).decode().encode("utf-32-be"), "UTF-32 without a byte order mark"),
+        ((" " + LINE.decode() * 3).encode("utf-32-le"), "UTF-32 without a byte order mark"),
         (json.dumps([ROW, ROW], indent=1).encode(), "over many lines.*`castform sft convert` reads it"),
         (b"\xef\xbb\xbf" + json.dumps([ROW, ROW], indent=1).encode(), "over many lines"),
         (json.dumps(ROW, indent=1).encode(), "over many lines"),

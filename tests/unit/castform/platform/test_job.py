@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from castform.errors import UsageError
-from castform.platform.job import hold_launched_run, watch_job
+from castform.platform.job import hold_launched_run, start_job, watch_job
 from castform.runs import RunStore
 
 WAIT = """
@@ -119,3 +119,17 @@ def test_a_run_that_has_begun_is_neither_claimed_nor_ended_as_pending(store):
     assert not store.claim_pending(run_id, pid=1)
     assert not store.end_pending(run_id, "failed", error="late")
     assert store.get_run(run_id).pid == os.getpid()
+
+
+def test_a_process_starts_though_the_folder_of_its_program_is_gone(store, monkeypatch, tmp_path):
+    run_id = new_run(store)
+    run_dir = store.get_run(run_id).run_dir
+    (run_dir / "job").mkdir(parents=True)
+    (run_dir / "job" / "config.toml").write_text("[nothing]\n")
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    process = start_job(run_id, run_dir, home=store.home)
+    assert process.wait(60) == 2
+    log = (run_dir / "job" / "log.txt").read_text(encoding="utf-8")
+    assert "nothing" in log and "Traceback" not in log

@@ -80,6 +80,8 @@ def test_data_that_is_gone_or_changed_is_refused(home):
     assert (error.status_code, "upload_sft_assets" in error.hint) == (400, True)
     file.unlink()
     assert refuse(assets, "cannot be read: No such file").status_code == 404
+    os.mkfifo(file)
+    assert refuse(assets, "train.jsonl is no file").status_code == 400
 
 
 def test_changed_held_out_rows_are_refused(home):
@@ -330,3 +332,9 @@ def test_a_launch_from_anywhere_is_checked_before_anything_is_touched(home, chan
 def test_a_launch_without_the_name_is_refused_too(home):
     with pytest.raises(JobLaunchError, match="the launch has no name, dataset, args"):
         LocalTransport().launch_sft_run({})
+
+
+@pytest.mark.parametrize("run_id", [5, None, b"ab"])
+def test_what_is_no_id_of_a_run_is_refused_by_its_kind(home, run_id):
+    with TrainerClient() as client, pytest.raises(TypeError, match="run_id must be text, not "):
+        client.get_run(run_id)

@@ -78,7 +78,7 @@ def test_issues_are_grouped_by_code_the_most_frequent_first():
     [
         (json.dumps([GOOD, GOOD]), "an object, not a list", "convert FILE` reads the file as it is"),
         (json.dumps([GOOD], indent=1), "over many lines", "convert FILE` reads the file as it is"),
-        (gzip.compress(b"{}"), "gzip-compressed", "unpack it, or let `castform sft convert FILE`"),
+        (gzip.compress(b"{}", mtime=0), "gzip-compressed", "unpack it, or let `castform sft convert FILE`"),
         ("\ufeff" + json.dumps(GOOD), "byte order mark", "convert FILE` reads the file as it is"),
         (json.dumps(GOOD).encode("utf-16"), "UTF-16", "convert FILE` reads the file as it is"),
         (b"PAR1xxxx", "Parquet", "mend these places"),

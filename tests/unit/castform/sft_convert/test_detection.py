@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
-from converting import assistant, user
+import json
+import re
+import shlex
 
+import pytest
+from converting import assistant, refusal, user
+
+from benchmax.sft.wording import shown
 from castform.errors import UsageError
 from castform.sft.convert.formats import FORMATS, detect_format
 
@@ -55,3 +60,14 @@ def test_rows_of_no_format_are_named_by_what_they_are(row, words):
 def test_a_file_without_an_object_has_no_format():
     with pytest.raises(UsageError, match="no row is a JSON object"):
         detect_format([1, [2], None])
+
+
+@pytest.mark.parametrize("key", ["data", 'it\'s "rows"'])
+def test_an_object_around_the_rows_is_named_with_the_way_to_take_them_out(key):
+    row = {"version": [1], key: [{"instruction": "a", "output": "b"}] * 3}
+    words = f"{shown(key)} is a list of 3 rows of the format alpaca; take them out: jq -c "
+    words += shlex.quote(f".[{json.dumps(key)}][]")
+    with pytest.raises(UsageError, match=re.escape(words)):
+        detect_format([row])
+    note = refusal("openai", row)
+    assert note.code == "unknown_row" and words in note.message

@@ -428,3 +428,12 @@ def test_columns_and_keys_are_dropped_when_asked_and_only_then():
     assert found == {"messages": [user("q"), assistant("a")]}
     assert notes == [("column_dropped", "$.messages.name"), ("column_dropped", "$.text")]
     assert refusal("openai", {**row, "text": "x" * 70_000}).code == "metadata_too_large"
+
+
+def test_a_row_whose_messages_are_dropped_is_not_said_to_have_them():
+    outcome = outcome_of(
+        "openai", {"messages": [user("q"), assistant("a")], "id": 1}, drop=frozenset({"messages"})
+    )
+    (note,) = outcome.notes
+    assert (note.code, note.location) == ("unknown_row", "$")
+    assert note.message == "a row of this format has messages; this one has 'id'"

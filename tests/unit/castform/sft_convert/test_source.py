@@ -88,8 +88,8 @@ def test_a_packed_file_with_damage_inside_is_refused_from_there(tmp_path):
     assert rows[-1].fault.code == "cut_off"
 
 
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-32", "utf-16-le", "utf-16-be"])
-@pytest.mark.parametrize("data", [LINES_OF_ROWS, dump(ROWS)])
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-32", "utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"])
+@pytest.mark.parametrize("data", [LINES_OF_ROWS, dump(ROWS), b"\r\n " + LINES_OF_ROWS])
 def test_wide_characters_are_read_and_it_is_said(tmp_path, encoding, data):
     source, rows = read(tmp_path / "x", data.decode().encode(encoding))
     assert [row.value for row in rows] == ROWS
