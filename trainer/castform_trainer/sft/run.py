@@ -208,7 +208,7 @@ def _open_training(
         compute_dtype=getattr(torch, model.dtype),
     )
     if config.batch.packing:
-        check_isolation(learner, [row[0] for row in prepared.train])
+        check_isolation(learner, [*(row[0] for row in prepared.train), *prepared.held_out])
     if checkpoint is not None:
         learner.load_state(checkpoint.load_tensors())
     return Training(
