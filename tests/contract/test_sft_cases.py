@@ -39,8 +39,8 @@ def says(text: str, **more: Any) -> Row:
     return {"role": "assistant", "content": text, **more}
 
 
-def calls(*ids: str, name: str = "dim_lamp", arguments: str = "{}", **more: Any) -> Row:
-    function = {"name": name, "arguments": arguments}
+def calls(*ids: str, arguments: str = "{}", **more: Any) -> Row:
+    function = {"name": "dim_lamp", "arguments": arguments}
     made = [{"id": each, "type": "function", "function": function} for each in ids]
     return {"role": "assistant", "tool_calls": made, **more}
 
@@ -53,6 +53,10 @@ def issues_of(read: Callable[[], SftDataset]) -> tuple[SftIssue, ...]:
     with pytest.raises(SftDatasetError) as caught:
         read()
     return tuple(caught.value.issues)
+
+
+def issues_of_row(row: Row) -> tuple[SftIssue, ...]:
+    return issues_of(lambda: SftDataset.from_rows([row]))
 
 
 def converted(folder: Path, *rows: Row) -> tuple[Conversion, list[Row]]:
@@ -72,7 +76,7 @@ def test_a1_a_call_without_a_result_is_named_with_row_message_and_id(tmp_path: P
     assert (issue.row, issue.code, issue.location) == (1, "result_missing", "$.messages[1].tool_calls")
     assert "k41" in issue.message
     at_the_end = talk(asks("Dim it"), says("I will."), calls("k9"), tools=("dim_lamp",))
-    assert [each.code for each in issues_of(lambda: SftDataset.from_rows([at_the_end]))] == ["result_missing"]
+    assert [each.code for each in issues_of_row(at_the_end)] == ["result_missing"]
     done, rows = converted(tmp_path, sound, unanswered, at_the_end)
     assert (done.tally.written, done.tally.refused) == (2, 1)
     assert done.tally.refusals["result_missing"].examples[0]["line"] == 2
@@ -95,7 +99,7 @@ def test_a1_a_call_without_a_result_is_named_with_row_message_and_id(tmp_path: P
 )
 def test_a2_damaged_arguments_are_named_with_function_and_call(arguments: str) -> None:
     row = talk(asks("?"), calls("call_5", arguments=arguments), gives("call_5"), tools=("dim_lamp",))
-    (issue,) = issues_of(lambda: SftDataset.from_rows([row]))
+    (issue,) = issues_of_row(row)
     assert "dim_lamp" in issue.message and "call_5" in issue.message
     assert issue.location == "$.messages[1].tool_calls[0].function.arguments"
 
@@ -127,7 +131,7 @@ def test_a4_rows_of_an_odd_number_of_turns_are_kept_and_counted(tmp_path: Path) 
 @pytest.mark.parametrize("weight", [True, False, "1", -1, 2, 0.5, 1.0, float("nan"), None])
 def test_a6_a_weight_is_the_integer_0_or_1(weight: object) -> None:
     row = talk(asks("q"), says("x", weight=weight), says("y"))
-    issues = issues_of(lambda: SftDataset.from_rows([row]))
+    issues = issues_of_row(row)
     assert {issue.location for issue in issues} == {"$.messages[1].weight"}
     assert "weight_invalid" in {issue.code for issue in issues}
 
@@ -137,9 +141,7 @@ def test_a6_a_weight_belongs_to_the_assistant_and_something_is_trained() -> None
         (talk(asks("q", weight=1), says("x")), "unknown_key"),
         (talk(asks("q"), says("x", weight=0)), "nothing_to_train"),
     ):
-        assert [issue.code for issue in issues_of(lambda wrong=wrong: SftDataset.from_rows([wrong]))] == [
-            code
-        ]
+        assert [issue.code for issue in issues_of_row(wrong)] == [code]
     sound = talk(asks("q"), says("bad", weight=0), asks("r"), says("good", weight=1))
     assert SftDataset.from_rows([sound])[0] == sound
 
@@ -163,13 +165,14 @@ def test_a7_lines_end_at_newlines_only_and_a_byte_order_mark_is_for_the_converte
 
 
 def test_a10_content_may_be_missing_beside_calls_only() -> None:
-    for more in ({}, {"content": None}):
-        row = talk(asks("go"), calls("k", **more), gives("k"), says("done"), tools=("dim_lamp",))
+    without = calls("k")
+    for message in (without, {**without, "content": None}):
+        row = talk(asks("go"), message, gives("k"), says("done"), tools=("dim_lamp",))
         assert SftDataset.from_rows([row])[0] == row
     for wrong in (
         talk(asks("q"), {"role": "assistant", "content": None}, says("x")),
         talk(asks("q"), {"role": "assistant"}, says("x")),
         talk(asks(None), says("x")),
     ):
-        (issue,) = issues_of(lambda wrong=wrong: SftDataset.from_rows([wrong]))
+        (issue,) = issues_of_row(wrong)
         assert "content" in issue.message
