@@ -16,6 +16,9 @@ from castform.errors import ConfigError
 from castform.home import expand_home
 from castform.section import Section as _Section
 
+MAX_THREADS = 1024
+"""More than machines have processors; far more cannot be started, and their lack ends the process."""
+
 
 class ModelSection(_Section):
     id: str = ""
@@ -121,7 +124,7 @@ class RunSection(_Section):
     """Bitwise repeatable on one machine, at the price of batching."""
     max_seconds: float | None = Field(None, gt=0)
     """Stop training, with a checkpoint and a verdict, after this long."""
-    threads: int | None = Field(None, ge=1)
+    threads: int | None = Field(None, ge=1, le=MAX_THREADS)
     """CPU threads of torch. Unset: torch decides."""
     watchers: list[str] = Field(default_factory=list)
     """Plugins whose run hooks are called."""

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError, model_validator
 
 from castform.config import (
+    MAX_THREADS,
     CheckpointSection,
     LoraSection,
     ModelSection,
@@ -51,7 +52,7 @@ class SftRunSection(Section):
     """Only deterministic kernels: bitwise repeatable on a GPU too. On a CPU runs are so anyhow."""
     max_seconds: float | None = Field(None, gt=0)
     """Stop training, with a checkpoint and a verdict, after this long."""
-    threads: int | None = Field(None, ge=1)
+    threads: int | None = Field(None, ge=1, le=MAX_THREADS)
     """CPU threads of torch. Unset: torch decides."""
     watchers: list[str] = Field(default_factory=list)
     """Plugins whose run hooks are called."""
