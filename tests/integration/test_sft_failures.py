@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
+import re
 import resource
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,12 +16,13 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from castform.cli import sft_train
 from castform.cli.main import main
 from castform.errors import RunFailedError, UsageError
 from castform.plugins.events import CheckpointSaved
 from castform.runs import RunStore
 from castform_trainer.learning.checkpoint import list_checkpoints
-from castform_trainer.sft.run import resume_sft, train_sft
+from castform_trainer.sft.run import SftResult, resume_sft, train_sft
 from castform_trainer.testing import make_tiny_adapter, make_tiny_model
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -171,13 +175,72 @@ def test_bad_files_are_one_clear_error_of_the_command(tmp_path, model, store, ca
     assert store.list_runs() == []
 
 
+def test_a_stop_before_the_first_measurement_is_not_taken_for_a_lack_of_held_out_rows(tmp_path, capsys):
+    result = SftResult(
+        run_id="abc",
+        run_dir=tmp_path,
+        status="stopped",
+        stopped_by="signal",
+        steps=0,
+        train={"rows": 1, "sampled_rows": None},
+        trained_tokens=0,
+        train_seconds=0.0,
+        method="lora",
+        result=tmp_path / "adapter",
+        before=None,
+        after=None,
+        answers_before=None,
+        answers_after=None,
+        verdict=None,
+    )
+    options = argparse.Namespace(output=None, json=False)
+    assert sft_train._finish(result, options) == 130
+    shown = capsys.readouterr()
+    assert "held-out" not in shown.out + shown.err and "--resume abc` goes on" in shown.err
+    assert sft_train._finish(replace(result, status="finished", stopped_by=None), options) == 0
+    assert "no held-out rows (--eval FILE), so no verdict" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [["train"], ["sft", "train"]])
+def test_a_resume_of_nothing_starts_no_new_run(command, model, data, store, capsys):
+    assert main([*command, "--resume", ""]) == 2
+    assert "no run ''" in capsys.readouterr().err
+    assert main([*command, data["train"], "-m", str(model), "--resume", ""]) == 2
+    assert "--resume goes on with the settings of the run" in capsys.readouterr().err
+    assert store.list_runs() == []
+
+
 def test_a_base_that_does_not_fit_is_refused_before_a_run_exists(tmp_path, model, data, store):
     silent = make_tiny_model(tmp_path / "silent", chat_template=None)
     with pytest.raises(UsageError, match="has no chat template") as caught:
         train(make_config(silent, data), store)
     assert "instruct variant" in caught.value.hint
-    wide = make_tiny_model(tmp_path / "wide", width=32)
-    adapter = make_tiny_adapter(wide, tmp_path / "adapter")
-    with pytest.raises(UsageError, match="does not fit this model"):
-        train(make_config(model, data, model={"id": str(model), "adapter": str(adapter)}), store)
+    assert store.list_runs() == []
+
+
+@pytest.mark.parametrize(
+    ("size", "reason"),
+    [
+        (
+            {"width": 32},
+            r"its model\.layers\.0\.\w+\.\w+ is for \d+ values in and \d+ out, that of the model has \d+",
+        ),
+        ({"layers": 3}, r"it has a layer model\.layers\.2\.\S+, the model has none"),
+    ],
+    ids=["width", "layers"],
+)
+def test_an_adapter_of_another_base_is_refused_by_a_dry_run_and_by_the_check(
+    tmp_path, model, data, store, capsys, size, reason
+):
+    other = make_tiny_model(tmp_path / "other", **size)
+    adapter = make_tiny_adapter(other, tmp_path / "adapter")
+    words = [data["train"], "-m", str(model), "--set", f"model.adapter={adapter}"]
+    errors = []
+    capsys.readouterr()
+    for command in (["check", *words], ["train", *words, "--dry-run"], ["train", *words]):
+        assert main(["sft", *command]) == 2
+        errors.append(capsys.readouterr().err)
+    assert errors[0] == errors[1] == errors[2]
+    assert re.search(f"the adapter in {adapter} does not fit this model: {reason}", errors[0])
+    assert "adapter_config.json names it" in errors[0]
     assert store.list_runs() == []

@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
         return _list_settings(as_json=args.json)
     if args.output is not None:
         check_output(args.output)
-    if args.resume:
+    if args.resume is not None:
         return _resume(args)
     from castform.sft.config import load_sft_config
 
@@ -239,7 +239,7 @@ def _finish(result: Any, args: argparse.Namespace) -> int:
         for found in verdict.components:
             print_text(describe_answers(found, loss=verdict.word))
             print_note(f"`castform runs answers {result.run_id}` shows them")
-    elif result.before is None:
+    elif result.before is None and result.status != "stopped":
         print_note("no held-out rows (--eval FILE), so no verdict")
     print_text(f"{kind}: {folder}")
     if result.train["sampled_rows"] is not None:

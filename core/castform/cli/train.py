@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
         return _list_settings(as_json=args.json)
     if args.output is not None:
         check_output(args.output)
-    if args.resume:
+    if args.resume is not None:
         return _resume(args)
     from castform.config import load_config
 
