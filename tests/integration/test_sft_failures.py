@@ -7,6 +7,7 @@ import asyncio
 import re
 import resource
 import shutil
+import signal
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +20,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from castform.cli import sft_train
 from castform.cli.main import main
 from castform.errors import RunFailedError, UsageError
-from castform.plugins.events import CheckpointSaved
+from castform.plugins.events import CheckpointSaved, StepEnded
 from castform.runs import RunStore
 from castform_trainer.learning.checkpoint import list_checkpoints
 from castform_trainer.sft.run import SftResult, resume_sft, train_sft
@@ -208,6 +209,33 @@ def test_a_resume_of_nothing_starts_no_new_run(command, model, data, store, caps
     assert main([*command, data["train"], "-m", str(model), "--resume", ""]) == 2
     assert "--resume goes on with the settings of the run" in capsys.readouterr().err
     assert store.list_runs() == []
+
+
+def test_a_resume_that_cannot_be_says_why_and_leaves_the_run_as_it_is(model, data, store, capsys):
+    def stop(run, event):
+        if isinstance(event, StepEnded) and event.step == 2:
+            signal.raise_signal(signal.SIGTERM)
+
+    config = make_config(model, data, run={"epochs": 3}, eval={"every": 0, "answers": 0})
+    stopped = train(config, store, listeners=[stop])
+    assert stopped.steps >= 2
+    before = store.get_run(stopped.run_id)
+    capsys.readouterr()
+    resume = ["sft", "train", "--resume", stopped.run_id]
+    assert main([*resume, "--steps", "1"]) == 2
+    error = capsys.readouterr().err
+    assert f"has taken {stopped.steps} steps already, and is to end after 1" in error
+    assert f"--resume {stopped.run_id} --steps {stopped.steps}" in error
+    assert main([*resume, "--epochs", "0"]) == 2
+    assert "1 wrong setting:\n  run.epochs = 0: Input should be greater" in capsys.readouterr().err
+    (checkpoint,) = list_checkpoints(stopped.run_dir / "checkpoints")
+    tensors = checkpoint.path / "trainer.pt"
+    tensors.write_bytes(bytes(tensors.stat().st_size))  # whole by its size
+    assert main(resume) == 1
+    error = capsys.readouterr().err
+    assert f"{tensors} is damaged: " in error and f"delete {checkpoint.path}" in error
+    after = store.get_run(stopped.run_id)
+    assert (after.status, after.config) == (before.status, before.config)
 
 
 def test_a_base_that_does_not_fit_is_refused_before_a_run_exists(tmp_path, model, data, store):

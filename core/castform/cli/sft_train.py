@@ -7,7 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from castform.cli.output import print_fields, print_json, print_note, print_table, print_text
-from castform.cli.trainer_calls import EXIT_CODES, check_output, copy_result, reach_trainer, settle
+from castform.cli.trainer_calls import (
+    EXIT_CODES,
+    change_config,
+    check_output,
+    copy_result,
+    reach_trainer,
+    settle,
+)
 from castform.errors import UsageError
 
 if TYPE_CHECKING:
@@ -158,7 +165,8 @@ def _resume(args: argparse.Namespace) -> int:
         section = {**config.run.model_dump(), **{k: v for k, v in changes.items() if v is not None}}
         if args.epochs is not None and args.steps is None:
             section["steps"] = None  # steps would win
-        return type(config).model_validate({**config.model_dump(), "run": section})
+        changed: SftConfig = change_config(config, run=section)
+        return changed
 
     resume = reach_trainer(_RESUME)
     with RunStore.open() as store, show_progress() as listener:
