@@ -13,6 +13,7 @@ from castform.config import (
     CheckpointSection,
     LoraSection,
     ModelSection,
+    anchor_model,
     assign_value,
     parse_value,
     read_toml,
@@ -163,7 +164,10 @@ def load_sft_config(path: Path | None = None, assignments: Sequence[str] = (), *
 
 def _anchor(data: dict[str, Any], folder: Path) -> None:
     """Make the paths of the config start at `folder`, in place; what is absolute stays."""
-    for section, key in (("data", "train"), ("data", "eval"), ("model", "adapter")):
-        values = data.get(section)
-        if isinstance(values, dict) and isinstance(values.get(key), (str, Path)):
+    anchor_model(data, folder)
+    values = data.get("data")
+    if not isinstance(values, dict):
+        return
+    for key in ("train", "eval"):
+        if isinstance(values.get(key), (str, Path)):
             values[key] = folder / expand_home(Path(values[key]))
