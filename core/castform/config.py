@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,6 +16,9 @@ from castform.environment_section import MORE_KEYS, PART_KEYS, WORKER_KEYS, Envi
 from castform.errors import ConfigError
 from castform.home import expand_home
 from castform.section import Section as _Section
+
+MAX_THREADS = 1024
+"""More than machines have processors; far more cannot be started, and their lack ends the process."""
 
 
 class ModelSection(_Section):
@@ -121,7 +125,7 @@ class RunSection(_Section):
     """Bitwise repeatable on one machine, at the price of batching."""
     max_seconds: float | None = Field(None, gt=0)
     """Stop training, with a checkpoint and a verdict, after this long."""
-    threads: int | None = Field(None, ge=1)
+    threads: int | None = Field(None, ge=1, le=MAX_THREADS)
     """CPU threads of torch. Unset: torch decides."""
     watchers: list[str] = Field(default_factory=list)
     """Plugins whose run hooks are called."""
@@ -176,6 +180,8 @@ def load_config(path: Path | None = None, assignments: Sequence[str] = (), **fla
         else:
             kept = section.items() if isinstance(section, dict) else ()
             data["environment"] = {k: v for k, v in kept if k in WORKER_KEYS}  # the file itself is the id
+    if path is not None:
+        anchor_model(data, expand_home(path).absolute().parent)
     for text in assignments:
         key, sep, value = text.partition("=")
         if not sep or not key.strip():
@@ -188,7 +194,23 @@ def load_config(path: Path | None = None, assignments: Sequence[str] = (), **fla
     for flag, value in flags.items():
         if value is not None:
             assign_value(data, flag.split("__"), value, faults)
+    anchor_model(data, Path.cwd())
     return _make_config(data, faults, path)
+
+
+def anchor_model(data: dict[str, Any], folder: Path) -> None:
+    """Make the model's adapter, and its id where that is a folder, start at `folder`, in place.
+
+    A run keeps them so, and can be resumed from anywhere. What is absolute stays.
+    """
+    section = data.get("model")
+    if not isinstance(section, dict):
+        return
+    adapter, id = section.get("adapter"), section.get("id")
+    if isinstance(adapter, (str, Path)):
+        section["adapter"] = folder / expand_home(Path(adapter))
+    if isinstance(id, str) and id and os.path.isdir(found := folder / Path(os.path.expanduser(id))):  # noqa: PTH112, PTH111  # any text
+        section["id"] = str(found)
 
 
 def read_environment_file(path: Path, args: Mapping[str, Any]) -> EnvironmentSection:

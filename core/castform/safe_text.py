@@ -23,8 +23,24 @@ def safe_line(text: str) -> str:
     return safe_text(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
+def safe_json(text: str) -> str:
+    """Return a JSON document in which control characters are JSON's own escapes: it says the same."""
+    shown = {ord(found): _escape_json(found) for found in set(text) if _is_unsafe(found)}
+    return text.translate(shown)
+
+
+def _escape_json(character: str) -> str:
+    units = character.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
+
+
+def _is_unsafe(character: str) -> bool:
+    is_kept = character in _KEPT or character in _JOINERS
+    return not is_kept and unicodedata.category(character) in _UNSAFE
+
+
 def _show(character: str) -> str:
-    if character in _KEPT or character in _JOINERS or unicodedata.category(character) not in _UNSAFE:
+    if not _is_unsafe(character):
         return character
     code = ord(character)
     if code < 0x100:

@@ -134,6 +134,7 @@ def test_the_run_shows_them(whole, store, capsys):
     assert main(["runs", "status", whole.run_id]) == 0
     shown = capsys.readouterr().out
     assert "better: exact match 0.000 -> 1.000 (0 -> 8 of 8 answers)" in shown
+    assert "\nenvironment" not in shown and "\nrollouts" not in shown  # finetuning has neither
     assert main(["runs", "answers", whole.run_id]) == 0
     table = capsys.readouterr().out
     assert table.count("right: yes") == 8 and "right: yes" not in table.splitlines()[0]

@@ -83,6 +83,17 @@ def test_without_the_train_extra_the_rest_is_there_and_the_extra_is_named(data, 
     assert "castform[train]" in open_["hint"]
 
 
+def test_a_copy_among_held_out_rows_is_shown_with_the_file_that_has_it_too(capsys, tmp_path):
+    rows = make_rows(6)
+    train = write_rows(tmp_path / "t.jsonl", [*rows, rows[2]])
+    held_out = write_rows(tmp_path / "e.jsonl", [rows[3], *make_rows(2, tag="h")])
+    _, out, _ = check(capsys, train, "--eval", held_out)
+    assert "line 7 (row 6) is the same as line 3 (row 2)\n" in out
+    assert f"line 1 (row 0) is the same as line 4 (row 3) of {train}\n" in out
+    assert out.count("\n  1 copy\n") == 2
+    assert "  1 row repeats an earlier one, " in out and "  1 row is a training row, " in out
+
+
 def test_json_has_everything_under_stable_keys(capsys, tmp_path, model):
     rows = [*make_rows(6), make_rows(6)[2]]
     train = write_rows(tmp_path / "t.jsonl", rows)

@@ -23,7 +23,7 @@ from castform.runs import RunStore
 from castform.sft.config import SftConfig
 from castform_trainer.models import load_causal_lm
 from castform_trainer.sft.masking import load_turn_template, mask_row
-from castform_trainer.sft.preflight import prepare
+from castform_trainer.sft.preflight import describe_plan, prepare
 from castform_trainer.sft.run import resume_sft, train_sft
 from castform_trainer.testing import CHATML_TEMPLATE, make_tiny_model
 
@@ -318,6 +318,18 @@ def test_a_dry_run_counts_and_starts_nothing(model, data, store, capsys):
     assert main(words) == 0
     assert "nothing: no verdict" in capsys.readouterr().out
     assert len(store.list_runs()) == before
+
+
+def test_the_memory_in_a_plan_does_not_depend_on_how_the_weights_are_stored(tmp_path, model, data):
+    shutil.copytree(model, tmp_path / "m")
+    half = load_causal_lm(model, dtype="bfloat16", device="cpu")
+    half.save_pretrained(tmp_path / "m")
+    path = tmp_path / "m" / "config.json"
+    config = json.loads(path.read_text())
+    config["torch_dtype"] = config.pop("dtype")  # as older ones spell it
+    path.write_text(json.dumps(config))
+    plan = describe_plan(prepare(make_config(tmp_path / "m", data, run={"method": "full"})))
+    assert plan["training_bytes"] == 16 * sum(weight.numel() for weight in half.parameters())
 
 
 def test_rows_over_the_context_are_all_listed_before_anything_starts(tmp_path, model, store, capsys):

@@ -62,9 +62,11 @@ def test_a_listing_imports_what_it_needs_of_the_standard_library_alone():
     assert "logging" in imported_by("env", "list", "-v")
 
 
-@pytest.mark.parametrize(
-    "command", ["env", "plugins", "model", "validate", "eval", "train", "bundle", "runs", "doctor", "x"]
-)
+COMMANDS = ["env", "plugins", "model", "validate", "eval", "train", "bundle", "runs", "doctor", "x", "sft"]
+SFT_ACTIONS = ["sft check", "sft convert", "sft train"]
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, *SFT_ACTIONS])
 def test_the_help_of_a_command_imports_neither_torch_nor_a_client(command):
     slow = {"torch", "transformers", "peft", "openai", "aiohttp", "sqlalchemy", "pydantic"}
-    assert imported_by(command, "--help") & slow == set()
+    assert imported_by(*command.split(), "--help") & slow == set()

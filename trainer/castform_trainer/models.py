@@ -169,6 +169,22 @@ def load_causal_lm(path: Path, *, dtype: str, device: str) -> Any:
     return model.to(device).eval().requires_grad_(False)
 
 
+def make_empty_causal_lm(path: Path) -> Any:
+    """Return the model of a folder without its weights: all names and sizes, and no memory.
+
+    Raises UsageError when transformers does not know such a model. `Any`: as above.
+    """
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    try:
+        config = AutoConfig.from_pretrained(path, local_files_only=True)
+        with torch.device("meta"):
+            return AutoModelForCausalLM.from_config(config)
+    except (OSError, ValueError, KeyError, RuntimeError, AttributeError, TypeError) as error:
+        raise UsageError(f"the model in {path} cannot be loaded: {_first_line(error)}") from error
+
+
 def has_fast_bfloat16() -> bool:
     """Say whether this CPU computes in bfloat16 (AMX or AVX-512 BF16); elsewhere it is many times slower."""
     import torch

@@ -63,7 +63,7 @@ def print_json(value: Any) -> None:  # anything json can write
         text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False, default=str)
     except ValueError:
         text = json.dumps(_without_nonfinite(value), indent=2, ensure_ascii=False, default=str)
-    _stdout().write(text + "\n")
+    _stdout().write(_escape_json(text) + "\n")
 
 
 def print_text(text: str = "") -> None:
@@ -125,6 +125,15 @@ def _safe(text: str) -> str:
     from castform.safe_text import safe_text
 
     return safe_text(text)
+
+
+def _escape_json(text: str) -> str:
+    """Return a JSON document that says the same with JSON's own escapes for what steers a terminal."""
+    if text.isascii() and "\x7f" not in text:  # json has escaped the other control characters
+        return text
+    from castform.safe_text import safe_json
+
+    return safe_json(text)
 
 
 def _without_nonfinite(value: Any) -> Any:  # anything json can write

@@ -130,12 +130,10 @@ def _status(store: RunStore, args: argparse.Namespace) -> int:
             **({} if verdict is None else {"verdict": verdict}),
             **(_describe_answers(verdicts[-1]) if verdicts and record.kind == "sft" else {}),
             **({} if score is None else {"score": _describe_score(score)}),
-            "environment": describe_pin(record.environment) if record.environment.get("id") else "",
+            **_describe_environment(record),
             **({} if len(pins) < 2 else {"earlier": "; ".join(describe_pin(pin.pin) for pin in pins[:-1])}),
             **({} if record.parent_id is None else {"made from": record.parent_id}),
-            "rollouts": "; ".join(
-                f"{mode}: {n['scored']} scored, {n['unscored']} failed" for mode, n in counts.items()
-            ),
+            **_describe_rollouts(record, counts),
             "folder": record.run_dir,
         }
     )
@@ -143,6 +141,19 @@ def _status(store: RunStore, args: argparse.Namespace) -> int:
         print_text(f"\nstep {step}, latest scalars")
         print_fields({f"  {name}": _number(points[-1].value) for name, points in scalars.items()})
     return 0
+
+
+def _describe_environment(record: RunRecord) -> dict[str, str]:
+    if record.kind == "sft":  # finetuning has none
+        return {}
+    return {"environment": describe_pin(record.environment) if record.environment.get("id") else ""}
+
+
+def _describe_rollouts(record: RunRecord, counts: dict[str, dict[str, int]]) -> dict[str, str]:
+    if record.kind == "sft":
+        return {}
+    parts = (f"{mode}: {n['scored']} scored, {n['unscored']} failed" for mode, n in counts.items())
+    return {"rollouts": "; ".join(parts)}
 
 
 def _scalars(store: RunStore, args: argparse.Namespace) -> int:

@@ -106,9 +106,14 @@ def _copies(copies: Copies | None, split: str) -> dict[str, str]:
     if copies is None:
         return {} if split == "train" else {"in train": "not known: the training file has issues"}
     if split == "train":
-        text = f"{len(copies.exact):,} rows repeat an earlier one, {len(copies.near):,} nearly do"
-        return {"copies": text}
-    return {"in train": f"{len(copies.exact):,} rows are training rows, {len(copies.near):,} nearly are"}
+        same = "1 row repeats" if len(copies.exact) == 1 else f"{len(copies.exact):,} rows repeat"
+        return {"copies": f"{same} an earlier one, {len(copies.near):,} nearly"}
+    same = (
+        "1 row is a training row"
+        if len(copies.exact) == 1
+        else f"{len(copies.exact):,} rows are training rows"
+    )
+    return {"in train": f"{same}, {len(copies.near):,} nearly"}
 
 
 def _tokens(figures: TokenFigures, context: int) -> dict[str, str]:
@@ -159,12 +164,15 @@ def _print_tools(file: FileReport) -> None:
 
 
 def _print_copies(copies: Copies, file: FileReport, other: FileReport) -> None:
-    for what, found in (("copies", copies.exact), (f"near copies, from {NEAR:.0%}", copies.near)):
+    whose = "" if file is other else f" of {other.path}"
+    for what, tail, found in (("cop", "", copies.exact), ("near cop", f", from {NEAR:.0%}", copies.near)):
         if not found:
             continue
-        print_text(f"  {len(found):,} {what}")
+        print_text(f"  {len(found):,} {what}{'y' if len(found) == 1 else 'ies'}{tail}")
         for each in found[:SHOWN_PLACES]:
-            print_text(f"           {_place(file, each.row)} {_likeness(each)} {_place(other, each.of)}")
+            print_text(
+                f"           {_place(file, each.row)} {_likeness(each)} {_place(other, each.of)}{whose}"
+            )
         if len(found) > SHOWN_PLACES:
             print_text(f"           and {len(found) - SHOWN_PLACES:,} more (--json has all)")
 

@@ -7,7 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from castform.cli.output import print_fields, print_json, print_note, print_table, print_text
-from castform.cli.trainer_calls import EXIT_CODES, check_output, copy_result, reach_trainer, settle
+from castform.cli.trainer_calls import (
+    EXIT_CODES,
+    change_config,
+    check_output,
+    copy_result,
+    reach_trainer,
+    settle,
+)
 from castform.errors import UsageError
 
 if TYPE_CHECKING:
@@ -70,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
         return _list_settings(as_json=args.json)
     if args.output is not None:
         check_output(args.output)
-    if args.resume:
+    if args.resume is not None:
         return _resume(args)
     from castform.sft.config import load_sft_config
 
@@ -158,7 +165,8 @@ def _resume(args: argparse.Namespace) -> int:
         section = {**config.run.model_dump(), **{k: v for k, v in changes.items() if v is not None}}
         if args.epochs is not None and args.steps is None:
             section["steps"] = None  # steps would win
-        return type(config).model_validate({**config.model_dump(), "run": section})
+        changed: SftConfig = change_config(config, run=section)
+        return changed
 
     resume = reach_trainer(_RESUME)
     with RunStore.open() as store, show_progress() as listener:
@@ -239,7 +247,7 @@ def _finish(result: Any, args: argparse.Namespace) -> int:
         for found in verdict.components:
             print_text(describe_answers(found, loss=verdict.word))
             print_note(f"`castform runs answers {result.run_id}` shows them")
-    elif result.before is None:
+    elif result.before is None and result.status != "stopped":
         print_note("no held-out rows (--eval FILE), so no verdict")
     print_text(f"{kind}: {folder}")
     if result.train["sampled_rows"] is not None:

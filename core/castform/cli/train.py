@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from castform.cli.model_choice import add_environment_arguments, add_workers_argument, apply_arguments
 from castform.cli.output import print_json, print_note, print_table, print_text
-from castform.cli.trainer_calls import EXIT_CODES, check_output, copy_result, reach_trainer, settle
+from castform.cli.trainer_calls import (
+    EXIT_CODES,
+    change_config,
+    check_output,
+    copy_result,
+    reach_trainer,
+    settle,
+)
 from castform.errors import UsageError
 
 if TYPE_CHECKING:
@@ -63,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
         return _list_settings(as_json=args.json)
     if args.output is not None:
         check_output(args.output)
-    if args.resume:
+    if args.resume is not None:
         return _resume(args)
     from castform.config import load_config
 
@@ -137,9 +144,10 @@ def _resume(args: argparse.Namespace) -> int:
         section = config.run.model_copy(update={k: v for k, v in changes.items() if v is not None})
         place = {} if args.workers is None else {"workers": args.workers}
         environment = config.environment.model_copy(update=place)
-        return type(config).model_validate(
-            {**config.model_dump(), "run": section.model_dump(), "environment": environment.model_dump()}
+        changed: RunConfig = change_config(
+            config, run=section.model_dump(), environment=environment.model_dump()
         )
+        return changed
 
     resume = reach_trainer(_RESUME)
     with RunStore.open() as store, show_progress() as listener:

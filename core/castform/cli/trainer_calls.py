@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from castform.errors import MissingError, RunFailedError, UsageError
+from castform.errors import ConfigError, MissingError, RunFailedError, UsageError
 
 EXIT_CODES: Mapping[str | None, int] = {"signal": 130, "requested": 1}
 """Of a run that was stopped before its verdict: what comes after it in a script must not go on."""
@@ -35,6 +35,24 @@ def settle(runner: Any, work: Any) -> Any:
         return runner(work)
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
+
+
+def change_config(config: Any, **sections: Mapping[str, Any]) -> Any:
+    """Return a config with some sections replaced, for a run that is resumed. ConfigError names every fault.
+
+    `Any`: a RunConfig or an SftConfig.
+    """
+    from pydantic import ValidationError
+
+    from castform.config_faults import describe_fault
+
+    data = {**config.model_dump(), **sections}
+    try:
+        return type(config).model_validate(data)
+    except ValidationError as error:
+        faults = [describe_fault(item, data, type(config)) for item in error.errors()]
+        head = f"{len(faults)} wrong setting{'s' if len(faults) > 1 else ''}:"
+        raise ConfigError("\n".join([head, *(f"  {fault}" for fault in faults)])) from error
 
 
 def check_output(folder: Path) -> None:

@@ -13,8 +13,6 @@ from castform.platform.storage import AssetStorage, LocalStorage
 if TYPE_CHECKING:
     from benchmax.sft import SftDataset
 
-MAX_EVAL_ROWS = 2048
-"""Measuring pauses training."""
 PREFIX_CHARS = 16
 MAX_NAME_CHARS = 200
 TRAIN_FILE, EVAL_FILE = "train.jsonl", "eval.jsonl"
@@ -54,6 +52,7 @@ def upload_sft_assets(
     the disk refuses.
     """
     from benchmax.sft import FORMAT
+    from castform.sft.held_out import MAX_EVAL_ROWS
 
     _check_dataset("dataset", dataset)
     check_run_name(run_name)

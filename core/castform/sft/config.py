@@ -9,9 +9,11 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError, model_validator
 
 from castform.config import (
+    MAX_THREADS,
     CheckpointSection,
     LoraSection,
     ModelSection,
+    anchor_model,
     assign_value,
     parse_value,
     read_toml,
@@ -51,7 +53,7 @@ class SftRunSection(Section):
     """Only deterministic kernels: bitwise repeatable on a GPU too. On a CPU runs are so anyhow."""
     max_seconds: float | None = Field(None, gt=0)
     """Stop training, with a checkpoint and a verdict, after this long."""
-    threads: int | None = Field(None, ge=1)
+    threads: int | None = Field(None, ge=1, le=MAX_THREADS)
     """CPU threads of torch. Unset: torch decides."""
     watchers: list[str] = Field(default_factory=list)
     """Plugins whose run hooks are called."""
@@ -162,7 +164,10 @@ def load_sft_config(path: Path | None = None, assignments: Sequence[str] = (), *
 
 def _anchor(data: dict[str, Any], folder: Path) -> None:
     """Make the paths of the config start at `folder`, in place; what is absolute stays."""
-    for section, key in (("data", "train"), ("data", "eval"), ("model", "adapter")):
-        values = data.get(section)
-        if isinstance(values, dict) and isinstance(values.get(key), (str, Path)):
+    anchor_model(data, folder)
+    values = data.get("data")
+    if not isinstance(values, dict):
+        return
+    for key in ("train", "eval"):
+        if isinstance(values.get(key), (str, Path)):
             values[key] = folder / expand_home(Path(values[key]))

@@ -10,6 +10,7 @@ from pydantic import BaseModel, Field
 from castform.config import RunConfig, load_config
 from castform.errors import ConfigError
 from castform.plugins.references import validate_args
+from castform.sft.config import load_sft_config
 
 
 @pytest.mark.parametrize("word", ["true", "false"])
@@ -19,6 +20,13 @@ from castform.plugins.references import validate_args
 def test_true_and_false_are_no_numbers(name, word):
     with pytest.raises(ConfigError, match=rf"{name}: must be a number, not true or false"):
         load_config(None, [f"{name}={word}"])
+
+
+@pytest.mark.parametrize("load", [load_config, load_sft_config])
+def test_threads_that_no_machine_can_start_are_refused(load):
+    assert load(None, ["run.threads=1024"]).run.threads == 1024
+    with pytest.raises(ConfigError, match=r"run\.threads = 1025: .*less than or equal to 1024"):
+        load(None, ["run.threads=1025"])
 
 
 def test_what_may_be_true_still_may():

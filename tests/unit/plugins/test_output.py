@@ -30,6 +30,15 @@ def test_json_has_no_nan(capsys):
     }
 
 
+def test_json_says_the_same_with_escapes_for_what_steers_a_terminal(capsys):
+    value = {"text": "a\x1b[2J\x7f\x9b\u202e\u2028\ud800\U000e0001", "kept": "\u00e9\u200d\U0001f600"}
+    print_json(value)
+    out = capsys.readouterr().out
+    assert json.loads(out) == value
+    assert "\\u007f\\u009b\\u202e\\u2028\\ud800\\udb40\\udc01" in out
+    assert "\u00e9\u200d\U0001f600" in out
+
+
 def test_a_terminal_without_unicode_gets_help_too():
     done = subprocess.run(
         [sys.executable, "-m", "castform", "--help"],

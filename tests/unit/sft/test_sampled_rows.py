@@ -13,14 +13,24 @@ import pytest
 from benchmax.envs import BaseEnv, Dataset, Example
 from benchmax.sft import SftDataset
 from castform.calls import Sampling
+from castform.errors import UsageError
 from castform.rollouts import run_group
 from castform.runs import RunStore
 from castform.sft.from_runs import Choice, convert_runs, write_rows
+from castform.sft.from_runs.tokens import (
+    TokenRow,
+    TokenSample,
+    TokenTurn,
+    encode_token_row,
+    row_digest,
+    tokens_path,
+)
 from castform_trainer.engines.fake import FakeEngine
 from castform_trainer.gateway import Gateway, GatewayEndpoint
 from castform_trainer.gateway.trajectory import build_segments
 from castform_trainer.sft.masking import TurnTemplate, mask_row
 from castform_trainer.sft.sampled_rows import SampledRows
+from castform_trainer.testing import make_tiny_tokenizer
 
 sys.path.insert(0, str(Path(__file__).parent))
 from mask_rows import list_end_ids, make_tokenizer
@@ -179,3 +189,35 @@ def test_rows_with_thinking_give_a_sample_for_each_context(tmp_path):
     assert max(len(row.samples) for row in converted.tokens) > 1
     texts = [m["content"] or "" for row in converted.rows for m in json.loads(row)["messages"]]
     assert "<think>\nhm, 1 < 2\n</think>\n\nin Bern" in texts
+
+
+def test_ids_of_a_call_with_true_are_not_those_of_a_row_with_1(tmp_path):
+    template = TurnTemplate(make_tiny_tokenizer(), name="tiny", end_ids=(2,))
+    path = tmp_path / "rows.jsonl"
+    tool = {"type": "function", "function": {"name": "add", "parameters": {"type": "object"}}}
+
+    def make(arguments):
+        call = {"id": "c", "type": "function", "function": {"name": "add", "arguments": arguments}}
+        messages = [
+            {"role": "user", "content": "?"},
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "c", "content": "2"},
+            {"role": "assistant", "content": "two", "weight": 0},
+        ]
+        (row,) = SftDataset.from_rows([{"messages": messages, "tools": [tool]}])
+        return row
+
+    def find(arguments):
+        row, line = make('{"n": 1}'), SftDataset.from_rows([make('{"n": 1}')]).to_jsonl_bytes()
+        (other,) = mask_row(template, make(arguments))
+        turn = TokenTurn(start=other.turns[0][0], end=other.turns[0][1], message=1)
+        tokens = TokenRow(
+            row_sha256=row_digest(line), marks=None, samples=(TokenSample(ids=other.ids, turns=(turn,)),)
+        )
+        tokens_path(path).write_bytes(encode_token_row(tokens))
+        return SampledRows(path, template).find(0, line, row)
+
+    (sample,) = find('{"n": 1.0}')
+    assert sample.last_message == 1
+    with pytest.raises(UsageError, match=r"do not read as messages\[1\] of row 0"):
+        find('{"n": true}')

@@ -273,6 +273,28 @@ def test_the_dropout_of_a_models_config_is_never_applied(tmp_path, kind, method)
 
 
 @pytest.mark.parametrize("kind", ["gemma3", "mistral"])
+def test_packed_rows_longer_than_a_sliding_window_are_trained_as_unpacked_ones_are(tmp_path, kind):
+    learner = make_learner(make_tiny_model(tmp_path, kind, sliding_window=6))
+    samples = random_samples(1, count=8)
+    sizes = [max(at for at, weight in enumerate(s.weights) if weight) for s in samples]
+    assert {size > 6 for size in sizes} == {True, False}
+    found = {}
+    for packing in (True, False):
+        batch = make_batch(samples, tokens_per_microbatch=64, packing=packing, window=learner.window)
+        kinds = {micro.rows is None for micro in batch.micro_batches}
+        assert kinds == ({True, False} if packing else {False})
+        learner.optimizer.zero_grad()
+        for micro in batch.micro_batches:
+            supervised_loss(learner.score_trained(micro), micro.tensors.weights_O).backward()
+        grads = torch.cat([weight.grad.flatten() for weight in learner.parameters.values()])
+        sums = learner.measure(samples, tokens_per_microbatch=64, packing=packing)
+        found[packing] = grads, torch.tensor(sums), batch.trained_tokens
+    for ours, theirs in zip(found[True][:2], found[False][:2], strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+    assert found[True][2] == found[False][2]
+
+
+@pytest.mark.parametrize("kind", ["gemma3", "mistral"])
 def test_unpacked_rows_may_be_longer_than_a_sliding_window(tmp_path, kind):
     learner = make_learner(make_tiny_model(tmp_path, kind, sliding_window=4))
     ids = (1, 70, 80, 90, 71, 81, 33, 34, 2)

@@ -13,6 +13,7 @@ import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import torch
@@ -40,8 +41,15 @@ class Checkpoint:
         return self.path / "model"
 
     def load_tensors(self) -> dict[str, Any]:
-        """Return what was saved as tensors. Nothing in the file can run code."""
-        loaded: dict[str, Any] = torch.load(self.path / "trainer.pt", map_location="cpu", weights_only=True)
+        """Return what was saved as tensors. Nothing in the file can run code. RunFailedError for a damaged one."""
+        file = self.path / "trainer.pt"
+        try:
+            loaded: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=True)
+        except (OSError, RuntimeError, ValueError, EOFError, UnpicklingError) as error:
+            raise RunFailedError(
+                f"{file} is damaged: {str(error).partition('. ')[0]}",
+                hint=f"delete {self.path}: a resume goes on from the checkpoint before it, or from the start",
+            ) from error
         return loaded
 
 

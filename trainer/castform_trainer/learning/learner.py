@@ -62,7 +62,8 @@ class Learner:
         self.temperature = temperature
         self.updates = 0
         self._rate = rate
-        self._window = _attention_window(model.config)
+        self.window = _attention_window(model.config)
+        """Tokens that the model's narrowest attention spans, the most of a packed sequence. None: all."""
         self.is_full = lora is None
         self._max_grad_norm = optimizer.max_grad_norm
         if lora is None:
@@ -125,10 +126,10 @@ class Learner:
         return logits_RV
 
     def _check_window(self, longest: int) -> None:
-        if self._window is not None and longest > self._window:
+        if self.window is not None and longest > self.window:
             raise RunFailedError(
-                f"a sequence has {longest} tokens, but this model attends within {self._window} only",
-                hint=f"let no sequence have more than {self._window} tokens",
+                f"a sequence has {longest} tokens, but this model attends within {self.window} only",
+                hint=f"let no sequence have more than {self.window} tokens",
             )
 
     @property

@@ -8,6 +8,7 @@ rounding. Letters: M tokens, I and O widths of a layer, R rank.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,9 @@ from peft.tuners.lora import Linear as LoraLinear
 
 from castform.config import LoraSection
 from castform.errors import ConfigError, UsageError
-from castform_trainer.engines.lora_folder import load_lora_folder
+from castform_trainer.engines.lora_folder import LoraLayer, load_lora_folder
+
+_ANOTHER_MODEL = "it was trained on another model; adapter_config.json names it"
 
 
 def add_lora(model: Any, config: LoraSection, *, seed: int) -> Any:
@@ -56,13 +59,15 @@ def load_lora(model: Any, folder: Path) -> Any:
     UsageError when it is no plain LoRA folder or belongs to another model.
     """
     layers = load_lora_folder(folder)
+    check_lora_fits(layers, model, folder)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of peft, for keys that do not fit: compared below
         try:
             adapted = PeftModel.from_pretrained(model, str(folder), is_trainable=True)
         except (ValueError, RuntimeError) as error:
+            reason = " ".join(str(error).split())
             raise UsageError(
-                f"the adapter in {folder} does not fit this model: {str(error).splitlines()[0]}"
+                f"the adapter in {folder} does not fit this model: {reason}", hint=_ANOTHER_MODEL
             ) from error
     weights = dict(adapted.named_parameters())
     found = {
@@ -74,9 +79,30 @@ def load_lora(model: Any, folder: Path) -> Any:
         strange = min(set(found) ^ set(layers))
         raise UsageError(
             f"the adapter in {folder} does not fit this model: {strange} is only in one of them",
-            hint="it was trained on another model; adapter_config.json names it",
+            hint=_ANOTHER_MODEL,
         )
     return _with_fast_product(adapted)
+
+
+def check_lora_fits(layers: Mapping[str, LoraLayer], model: Any, folder: Path) -> None:
+    """Raise UsageError unless the model has every layer that the adapter in `folder` is for, in its size.
+
+    Names and sizes alone are looked at, so a model without weights (on torch's `meta` device) will do.
+    """
+    modules = dict(model.named_modules())
+    for name, layer in layers.items():
+        module = modules.get(name)
+        if module is None:
+            reason = f"it has a layer {name}, the model has none"
+        else:
+            ours = (layer.up.shape[0], layer.down.shape[1])
+            if not isinstance(module, torch.nn.Linear) or ours == (module.out_features, module.in_features):
+                continue
+            reason = (
+                f"its {name} is for {ours[1]} values in and {ours[0]} out, "
+                f"that of the model has {module.in_features} in and {module.out_features} out"
+            )
+        raise UsageError(f"the adapter in {folder} does not fit this model: {reason}", hint=_ANOTHER_MODEL)
 
 
 def _with_fast_product(adapted: Any) -> Any:

@@ -117,6 +117,12 @@ async def resume(
             f"run {record.run_id} has finished its {config.run.steps} steps",
             hint=f"`castform train --resume {record.run_id} --steps {2 * config.run.steps}` goes on from there",
         )
+    if done and done[-1] > config.run.steps:
+        raise UsageError(
+            f"run {record.run_id} has taken {done[-1]} steps already, and is to end after {config.run.steps}",
+            hint=f"`castform train --resume {record.run_id} --steps {done[-1]}` ends it where it is, "
+            "more steps go on",
+        )
     store.set_config(record.run_id, config.model_dump(mode="json"))
     store.set_environment(record.run_id, prepared.environment.pin)
     return await _run(prepared, store, record.run_id, record.run_dir, listeners)

@@ -2,14 +2,16 @@
 
 Packed rows are a token tree: rows that share nothing are separate trees, which cannot see each
 other and whose positions start at 0; a prefix that rows share, such as a system prompt with
-tools, is computed once. Unpacked rows are rectangles of rows of about one length.
+tools, is computed once. Unpacked rows are rectangles of rows of about one length; packed rows that
+are longer than the model's attention window are so, too, since a tree's mask knows no window.
 Letters: O trained tokens.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -71,9 +73,12 @@ def make_batch(
     *,
     tokens_per_microbatch: int,
     packing: bool,
+    window: int | None = None,
     dtype: torch.dtype = torch.float32,
 ) -> SftBatch:
     """Cut samples into micro-batches whose weights have one denominator.
+
+    `window` is how many tokens the model's narrowest attention spans; None: it sees everything.
 
     Raises ValueError when no token is trained, a weight is negative, or the first token has one.
     """
@@ -83,19 +88,21 @@ def make_batch(
     ]
     for sequence in sequences:
         check_mask(sequence)
-    make = make_trees if packing else make_rectangles
-    trees = make(sequences, max_nodes=tokens_per_microbatch)
+    longest = 0 if not packing else math.inf if window is None else window
+    packed, alone = _split(sequences, longest)
+    packed_trees = make_trees(packed, max_nodes=tokens_per_microbatch)
+    trees = [*packed_trees, *make_rectangles(alone, max_nodes=tokens_per_microbatch)]
     weights = divide_weights(
         [samples[o.sequence].weights[o.position] for tree in trees for o in tree.occurrences]
     )
     micro_batches, start = [], 0
-    for tree in trees:
+    for place, tree in enumerate(trees):
         stop = start + len(tree.occurrences)
         part = torch.tensor(weights[start:stop], dtype=dtype)
         micro_batches.append(
             MicroBatch(
                 tensors=TreeTensors(**tree_to_tensors(tree), weights_O=part),
-                rows=None if packing else tree.depths.count(0),
+                rows=None if place < len(packed_trees) else tree.depths.count(0),
                 samples_O=torch.tensor([occurrence.sequence for occurrence in tree.occurrences]),
             )
         )
@@ -108,13 +115,27 @@ def make_batch(
     )
 
 
+def _split(
+    sequences: Sequence[TokenSequence], longest: float
+) -> tuple[list[TokenSequence], list[TokenSequence]]:
+    """Return all sequences twice, with nothing trained in those above `longest`, then in the others."""
+    blank = [replace(sequence, mask=[False] * len(sequence.ids)) for sequence in sequences]
+    pairs = [(s, b) if _needed(s) <= longest else (b, s) for s, b in zip(sequences, blank, strict=True)]
+    return [short for short, _ in pairs], [long for _, long in pairs]
+
+
+def _needed(sequence: TokenSequence) -> int:
+    """Return how many tokens pass through the model: all in front of the last trained one."""
+    return max((at for at, on in enumerate(sequence.mask) if on), default=0)
+
+
 def make_rectangles(sequences: Sequence[TokenSequence], *, max_nodes: int) -> list[TokenTree]:
     """Lay sequences out in rectangles of at most `max_nodes` tokens, padding included, longest first.
 
     A rectangle is a tree too: each row is a chain from a root of its own, its padding at the end.
     What stands behind the last trained token is left out, and so are sequences without any.
     """
-    needed = [max((at for at, on in enumerate(sequence.mask) if on), default=0) for sequence in sequences]
+    needed = list(map(_needed, sequences))
     order = sorted((place for place, size in enumerate(needed) if size), key=lambda place: -needed[place])
     rectangles: list[list[int]] = []
     for place in order:

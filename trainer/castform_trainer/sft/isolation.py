@@ -49,7 +49,7 @@ def check_isolation(learner: SftLearner, samples: Sequence[Sample]) -> None:
 @torch.no_grad()  # type: ignore[untyped-decorator]  # torch is untyped here
 def _score(learner: SftLearner, samples: Sequence[Sample], *, packing: bool) -> list[float]:
     """Return log p of the tokens of all samples, in their order."""
-    batch = make_batch(samples, tokens_per_microbatch=10_000, packing=packing)
+    batch = make_batch(samples, tokens_per_microbatch=10_000, packing=packing, window=learner.window)
     found: list[tuple[int, list[float]]] = []
     for micro in batch.micro_batches:
         values = learner.score(micro.tensors.to(learner.device), rows=micro.rows).double().cpu()

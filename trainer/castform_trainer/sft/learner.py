@@ -98,7 +98,9 @@ class SftLearner(Learner):
         is_stopped: Callable[[], bool] = lambda: False,
     ) -> list[float] | None:
         """Return the sum of weight * -log p over each sample's tokens, [S]; None when stopped on the way."""
-        batch = make_batch(samples, tokens_per_microbatch=tokens_per_microbatch, packing=packing)
+        batch = make_batch(
+            samples, tokens_per_microbatch=tokens_per_microbatch, packing=packing, window=self.window
+        )
         sums_S = torch.zeros(len(samples), dtype=torch.float64)
         total = sum(sum(sample.weights) for sample in samples)
         for micro in self._on_device(batch):

@@ -184,6 +184,7 @@ def _make_batch(run: Training, step: int) -> SftBatch:
         [sample for row in rows for sample in run.prepared.train[row]],
         tokens_per_microbatch=run.config.batch.tokens_per_microbatch,
         packing=run.config.batch.packing,
+        window=run.learner.window,
     )
 
 

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from safetensors import safe_open
+
 from benchmax.sft import SftDataset
 from castform.errors import UsageError
 from castform.plugins.watchers import load_watchers
 from castform.sft.config import SftConfig
 from castform_trainer.engines.lora_folder import load_lora_folder
-from castform_trainer.models import ModelFolder, open_model
+from castform_trainer.learning.lora import check_lora_fits
+from castform_trainer.models import ModelFolder, make_empty_causal_lm, open_model
 from castform_trainer.sft.batch import Sample
 from castform_trainer.sft.inputs import Inputs, describe_inputs
 from castform_trainer.sft.masking import MaskError, TurnTemplate, load_turn_template
@@ -132,7 +136,8 @@ def examine(
         raise UsageError("no training data given", hint="`castform sft train FILE -m MODEL`")
     model = open_model(config.model)
     if config.model.adapter is not None:
-        load_lora_folder(config.model.adapter)
+        layers = load_lora_folder(config.model.adapter)
+        check_lora_fits(layers, make_empty_causal_lm(model.path), config.model.adapter)
     load_watchers(config.run.watchers)
     now = (now or datetime.now()).replace(microsecond=0)
     template = load_turn_template(model, now=now)
@@ -220,12 +225,18 @@ def describe_plan(prepared: Prepared) -> dict[str, Any]:
 
 
 def _training_bytes(prepared: Prepared) -> int | None:
-    """Return the memory of weights, gradients and optimiser of full finetuning; None for LoRA."""
-    if prepared.config.run.method != "full":
+    """Return the memory of weights, gradients and optimiser of full finetuning; None for LoRA.
+
+    Also None where the weights are not stored as safetensors, whose headers count them.
+    """
+    files = sorted(prepared.model.path.glob("*.safetensors"))
+    if prepared.config.run.method != "full" or not files:
         return None
-    stored = sum(path.stat().st_size for path in prepared.model.path.glob("*.safetensors"))
-    wide = _model_config(prepared.model).get("dtype", "float32") in ("float32", None)
-    return stored // (4 if wide else 2) * FULL_BYTES_PER_WEIGHT
+    weights = 0
+    for path in files:
+        with safe_open(path, framework="pt") as file:
+            weights += sum(math.prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118
+    return weights * FULL_BYTES_PER_WEIGHT
 
 
 def _context_limit(config: SftConfig, model: ModelFolder) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,15 +10,12 @@ from typing import Any
 from castform.seeds import derive_seed
 from castform.sft.answers import Answer
 from castform_trainer.engines.contract import Generation
-from castform_trainer.gateway.parsers import knows_thinking, pick_tool_format
 from castform_trainer.gateway.parsers.think import CLOSE, OPEN
-from castform_trainer.gateway.replies import ReplyReader
 from castform_trainer.sft.batch import Sample
+from castform_trainer.sft.turn_reading import TurnReader, are_same_calls, list_calls
 from castform_trainer.sft.turn_template import TurnTemplate
 
 MARGIN_TOKENS = 16
-PROMPT_TAIL = 16
-"""Last ids of a prompt, which tell whether it opened thinking."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -86,21 +82,15 @@ class AnswerReader:
         """Ordinary text that ends a reply, for a template that uses no control token."""
         self.decode = template.codec.decode_exactly
         self._codec = template.codec
-        self._format = pick_tool_format(template.source)
-        self._reader = ReplyReader(
-            codec=template.codec,
-            tool_format=self._format,
-            thinking=knows_thinking(template.source),
-            end_ids=frozenset(self.end_ids),
-        )
+        self._reader = TurnReader(template, end_ids=self.end_ids, stop=self.stop)
 
     def read(self, question: Question, reply: Generation) -> Answer:
         """Say what a reply is worth."""
         own = Generation(ids=question.answer_ids, logprobs=(), finish_reason="stop", version=0)
         expected, found = (self._read(question, each) for each in (own, reply))
-        wanted = _calls(question.message)
-        if _calls(expected) == wanted:
-            correct = _same_calls(_calls(found), wanted)
+        wanted = list_calls(question.message)
+        if are_same_calls(list_calls(expected), wanted):
+            correct = are_same_calls(list_calls(found), wanted)
             if not wanted:
                 correct = correct and _content(expected) == _content(found)
         else:  # this template's calls do not read back
@@ -115,20 +105,13 @@ class AnswerReader:
         )
 
     def _read(self, question: Question, reply: Generation) -> Mapping[str, Any]:
-        message, _ = self._reader.read(
-            reply,
-            prompt_text=self._codec.decode_exactly(question.prompt_ids[-PROMPT_TAIL:]),
-            stop=self.stop,
-            tools=question.tools,
-            call_key="",
-        )
-        return message
+        return self._reader.read(reply, prompt_ids=question.prompt_ids, tools=question.tools)
 
     def _text(self, ids: Sequence[int]) -> str:
         """Return what was written, without what ends it and without outer whitespace."""
         if ids and ids[-1] in self.end_ids:
             ids = ids[:-1]
-        text = self._codec.decode(ids, keep=(*self._format.markers, OPEN, CLOSE))
+        text = self._codec.decode(ids, keep=(*self._reader.tool_format.markers, OPEN, CLOSE))
         for stop in self.stop:
             text = text.partition(stop)[0]
         return text.strip()
@@ -142,26 +125,3 @@ def _ids_of(template: TurnTemplate) -> list[int]:
 
 def _content(message: Mapping[str, Any]) -> str:
     return str(message.get("content") or "").strip()
-
-
-def _calls(message: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    functions = [call["function"] for call in message.get("tool_calls") or ()]
-    return [(function["name"], json.loads(function["arguments"] or "{}")) for function in functions]
-
-
-def _same_calls(found: Sequence[tuple[str, Any]], wanted: Sequence[tuple[str, Any]]) -> bool:
-    return len(found) == len(wanted) and all(
-        ours == theirs and _same_json(mine, yours)
-        for (ours, mine), (theirs, yours) in zip(found, wanted, strict=True)
-    )
-
-
-def _same_json(left: Any, right: Any) -> bool:
-    """Tell whether two JSON values are equal: 1 and 1.0 are, 1 and true are not."""
-    if isinstance(left, bool) or isinstance(right, bool):
-        return left is right
-    if isinstance(left, dict) and isinstance(right, dict):
-        return left.keys() == right.keys() and all(_same_json(left[key], right[key]) for key in left)
-    if isinstance(left, list) and isinstance(right, list):
-        return len(left) == len(right) and all(map(_same_json, left, right))
-    return bool(left == right)

@@ -133,6 +133,11 @@ async def resume_sft(
             f"run {record.run_id} has finished its {prepared.schedule.steps} steps",
             hint=f"`{RESUME} {record.run_id} --steps {2 * prepared.schedule.steps}` goes on from there",
         )
+    if done and done[-1] > prepared.schedule.steps:
+        raise UsageError(
+            f"run {record.run_id} has taken {done[-1]} steps already, and is to end after {prepared.schedule.steps}",
+            hint=f"`{RESUME} {record.run_id} --steps {done[-1]}` ends it where it is, more steps go on",
+        )
     store.set_config(record.run_id, config.model_dump(mode="json"))
     return await _run(prepared, store, record.run_id, record.run_dir, listeners)
 
@@ -208,7 +213,7 @@ def _open_training(
         compute_dtype=getattr(torch, model.dtype),
     )
     if config.batch.packing:
-        check_isolation(learner, [row[0] for row in prepared.train])
+        check_isolation(learner, [*(row[0] for row in prepared.train), *prepared.held_out])
     if checkpoint is not None:
         learner.load_state(checkpoint.load_tensors())
     return Training(

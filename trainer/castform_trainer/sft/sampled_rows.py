@@ -7,7 +7,6 @@ that they belong to.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,13 +24,10 @@ from castform.sft.from_runs.tokens import (
 )
 from castform.token_marks import TokenMarks
 from castform_trainer.engines.contract import Generation
-from castform_trainer.gateway.parsers import knows_thinking, pick_tool_format
-from castform_trainer.gateway.replies import ReplyReader
 from castform_trainer.sft.batch import Sample
+from castform_trainer.sft.turn_reading import TurnReader, are_same_calls, list_calls
 from castform_trainer.sft.turn_template import TurnTemplate
 
-TAIL = 16
-"""Last ids of a prompt, which tell whether it opened thinking."""
 HINT = (
     "train the model that the run sampled from, or train on the rows' text with "
     "--set data.use_sampled_ids=false"
@@ -51,12 +47,7 @@ class SampledRows:
         """Rows that were found."""
         if self.path.exists():
             self._rows = {row.row_sha256: row for row in read_token_rows(self.path)}
-        self._reader = ReplyReader(
-            codec=template.codec,
-            tool_format=pick_tool_format(template.source),
-            thinking=knows_thinking(template.source),
-            end_ids=frozenset(),
-        )
+        self._reader = TurnReader(template)
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -115,13 +106,8 @@ class SampledRows:
         generation = Generation(
             ids=sample.ids[turn.start : turn.end], logprobs=(), finish_reason="stop", version=0
         )
-        tail = sample.ids[max(start, turn.start - TAIL) : turn.start]
-        read, _ = self._reader.read(
-            generation,
-            prompt_text=self._template.codec.decode_exactly(tail),
-            stop=(),
-            tools=row.get("tools") or (),
-            call_key="",
+        read = self._reader.read(
+            generation, prompt_ids=sample.ids[start : turn.start], tools=row.get("tools") or ()
         )
         if not _is_same(read, row["messages"][turn.message]):
             raise UsageError(
@@ -146,9 +132,4 @@ def _make_sample(number: int, sample: TokenSample) -> Sample:
 def _is_same(read: Mapping[str, Any], message: Mapping[str, Any]) -> bool:
     """Tell whether a reply reads as the message. One that a stop text cut goes on behind it."""
     content, whole = (str(row_message(each, Counter())["content"] or "") for each in (message, read))
-    return _calls(read) == _calls(message) and whole.startswith(content)
-
-
-def _calls(message: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    functions = [call["function"] for call in message.get("tool_calls") or ()]
-    return [(function["name"], json.loads(function["arguments"] or "{}")) for function in functions]
+    return are_same_calls(list_calls(read), list_calls(message)) and whole.startswith(content)

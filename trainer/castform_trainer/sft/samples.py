@@ -71,7 +71,7 @@ def make_samples(
             Sample(
                 row=number,
                 ids=each.ids,
-                weights=tuple(map(float, each.trained)),
+                weights=tuple(1.0 if on else 0.0 for on in each.trained),  # two floats, not one a token
                 last_message=each.places[-1],
             )
             for each in masked

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from benchmax.sft.limits import MAX_MESSAGES
 from benchmax.sft.wording import named, shown
 from castform.sft.convert.draft import Draft, Place, Row
 from castform.sft.convert.notes import RefusedError
@@ -31,7 +32,10 @@ class CallLinks:
         self._place = ""
 
     def open(self, calls: list[Any], location: str) -> None:
-        """Give the calls of a message their ids and wait for their results."""
+        """Give the calls of a message their ids and wait for their results. RefusedError: they are far too many."""
+        if len(calls) > MAX_MESSAGES:
+            text = f"{len(calls)} calls need as many results, and a row has at most {MAX_MESSAGES} messages"
+            raise RefusedError("too_many_messages", location, text)
         self._place = location
         own = {call["id"] for call in calls if isinstance(call, dict) and isinstance(call.get("id"), str)}
         for number, call in enumerate(calls):

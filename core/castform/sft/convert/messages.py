@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
+from benchmax.sft.limits import MAX_MESSAGES
 from benchmax.sft.wording import shown
 from castform.sft.convert.calls import read_calls
 from castform.sft.convert.contents import is_parts, read_content
@@ -13,6 +14,7 @@ from castform.sft.convert.linking import CallLinks
 from castform.sft.convert.notes import RefusedError
 
 ROLE_NAMES = {"developer": "system", "function": "tool"}
+SYSTEM_ROLES = ("system", "developer")
 REASONING_KEYS = ("reasoning_content", "reasoning", "thinking")
 FLAGS = ("train", "training", "loss")
 """Of a turn, in the words of axolotl and of ms-swift."""
@@ -32,6 +34,7 @@ def read_messages(messages: list[Any], places: list[Place], draft: Draft, *, say
 
     What is wrong with a message in other ways stays as it is, for the check of the row to refuse.
     """
+    _check_count(messages, places)
     links = CallLinks(draft, says_ids=says_ids)
     for index, (message, place) in enumerate(zip(messages, places, strict=True)):
         if not isinstance(message, dict):
@@ -39,6 +42,15 @@ def read_messages(messages: list[Any], places: list[Place], draft: Draft, *, say
         _read_message(message, index, place, draft, links)
     links.close(at_end=True)
     _note_turns(draft)
+
+
+def _check_count(messages: list[Any], places: list[Place]) -> None:
+    """Raise RefusedError for far too many messages before time is spent on them; empty ones of the system go."""
+    count = sum(not isinstance(each, dict) or each.get("role") not in SYSTEM_ROLES for each in messages)
+    if count > MAX_MESSAGES:
+        column = places[-1].message.rpartition("[")[0]
+        text = f"{count} messages; a row has at most {MAX_MESSAGES}, so split the conversation"
+        raise RefusedError("too_many_messages", column, text)
 
 
 def _read_message(message: Row, index: int, place: Place, draft: Draft, links: CallLinks) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
 
 from benchmax.sft import CODES, SftDataset, SftDatasetError
+from benchmax.sft.windows import CallWindow
 
 USER = {"role": "user", "content": "q"}
 ANSWER = {"role": "assistant", "content": "a"}
@@ -510,3 +512,16 @@ WORDS = [
 def test_the_message_says_which_value_and_what_to_do(value, words):
     with pytest.raises(SftDatasetError, match=words):
         SftDataset.from_rows([value])
+
+
+def test_many_parallel_calls_are_linked_in_time_that_grows_with_their_number():
+    """Each call against each other would be 8e8 comparisons here, a minute instead of a moment."""
+    names = [f"c{number}" for number in range(40_000)]
+    window, faults = CallWindow(), []
+    window.open("$", names)
+    started = time.process_time()
+    for name in [*names[:5], names[-1], *names[5:-1]]:
+        faults += window.answer(name, "$")
+    assert time.process_time() - started < 10
+    assert [fault.code for fault in faults] == ["result_out_of_order"]
+    assert "'c5'" in faults[0].message and [*window.close()] == []

@@ -437,3 +437,17 @@ def test_a_row_whose_messages_are_dropped_is_not_said_to_have_them():
     (note,) = outcome.notes
     assert (note.code, note.location) == ("unknown_row", "$")
     assert note.message == "a row of this format has messages; this one has 'id'"
+
+
+def test_far_too_many_messages_or_calls_are_refused_before_time_is_spent_on_them():
+    ids = [f"c{number}" for number in range(2000)]
+    many = [calls(*(call("f", id=each) for each in ids))]
+    row = {"messages": [user("q"), *many, *(result(each) for each in ids)], "tools": [tool("f")]}
+    note = refusal("openai", row)
+    assert (note.code, note.location) == ("too_many_messages", "$.messages")
+    assert note.message == "2002 messages; a row has at most 1024, so split the conversation"
+    note = refusal("openai", {"messages": [user("q"), *many], "tools": [tool("f")]})
+    assert (note.code, note.location) == ("too_many_messages", "$.messages[1].tool_calls")
+    silent = [{"role": "system", "content": ""}] * 2000
+    found, _ = convert("openai", {"messages": [user("q"), *silent, assistant("a")]})
+    assert found["messages"] == [user("q"), assistant("a")]
