@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import signal
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -17,6 +18,9 @@ from castform.plugins.events import GroupScored
 from castform.runs import RunStore
 from castform_trainer.rl.run import resume, train
 from castform_trainer.testing import make_tiny_model
+
+sys.path.insert(0, str(Path(__file__).parent))  # for the module beside this one
+from train_runs import send_once
 
 TOML = """
 [environment]
@@ -102,13 +106,8 @@ def place(tmp_path_factory):
 def stopped(place):
     """A run of run.toml that was stopped by Ctrl-C in its second step, and the store that it is in."""
     with RunStore.open(place / "home") as store:
-
-        def stop_in_step_two(run, event):
-            if isinstance(event, GroupScored) and event.step == 2:
-                os.kill(os.getpid(), signal.SIGINT)
-
-        config = load_config(place / "run.toml")
-        work = train(config, store=store, listeners=[stop_in_step_two])
+        stop = send_once(signal.SIGINT, lambda event: isinstance(event, GroupScored) and event.step == 2)
+        work = train(load_config(place / "run.toml"), store=store, listeners=[stop])
         yield asyncio.run(work), store
 
 

@@ -23,6 +23,7 @@ from castform_trainer.testing import make_tiny_model
 
 sys.path.insert(0, str(Path(__file__).parent))
 from sft_runs import make_config, write_rows
+from train_runs import send_once
 
 SCORE_WITH_PEFT = """
 import json, sys, torch
@@ -106,10 +107,6 @@ def weights_of(result):
     return path.read_bytes()
 
 
-def stop_when(matches):
-    return lambda run, event: signal.raise_signal(signal.SIGTERM) if matches(event) else None
-
-
 @pytest.fixture(scope="module", params=["lora", "full"])
 def whole(request, configure, store):
     return train(configure(request.param), store)
@@ -161,7 +158,7 @@ def test_answering_leaves_no_trace_in_what_is_trained(whole, configure, store, c
 
 def test_a_resumed_run_has_the_answers_from_before_its_stop(whole, configure, store):
     config = configure(whole.method)
-    stop = stop_when(lambda event: isinstance(event, StepEnded) and event.step == 6)
+    stop = send_once(signal.SIGTERM, lambda event: isinstance(event, StepEnded) and event.step == 6)
     stopped = train(config, store, listeners=[stop])
     assert stopped.stopped_by == "signal" and stopped.verdict is None and stopped.answers_after is None
     resumed = asyncio.run(resume_sft(stopped.run_id, store=store))
@@ -175,8 +172,9 @@ def test_a_resumed_run_has_the_answers_from_before_its_stop(whole, configure, st
 def test_a_stop_while_answering_leaves_it_to_the_resumed_run(when, configure, store):
     config = configure()
     last = 0 if when == "before" else 16
-    stop = stop_when(
-        lambda event: isinstance(event, EvalEnded) and "eval/loss" in event.scalars and event.step == last
+    stop = send_once(
+        signal.SIGTERM,
+        lambda event: isinstance(event, EvalEnded) and "eval/loss" in event.scalars and event.step == last,
     )
     stopped = train(config, store, listeners=[stop])
     assert (stopped.status, stopped.stopped_by, stopped.steps) == ("stopped", "signal", last)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import signal
 import sys
 from pathlib import Path
@@ -22,7 +21,7 @@ from castform_trainer.rl.run import resume, train
 from castform_trainer.testing import make_tiny_model
 
 sys.path.insert(0, str(Path(__file__).parent))  # for the processes that the tests start, too
-from train_runs import ENVIRONMENT, make_config, write_environment
+from train_runs import ENVIRONMENT, make_config, send_once, write_environment
 
 
 @pytest.fixture(scope="module")
@@ -144,13 +143,9 @@ def test_the_same_seed_trains_the_same_weights(whole, tmp_path, model, store):
 
 def test_a_stopped_run_goes_on_to_the_same_weights(whole, tmp_path, model, store):
     result, _, _ = whole
-
-    def stop_after_step_three(run, event):
-        if isinstance(event, GroupScored) and event.step == 4:
-            os.kill(os.getpid(), signal.SIGINT)
-
+    stop = send_once(signal.SIGINT, lambda event: isinstance(event, GroupScored) and event.step == 4)
     config = make_config(write_environment(tmp_path), model)
-    stopped = asyncio.run(train(config, store=store, listeners=[stop_after_step_three]))
+    stopped = asyncio.run(train(config, store=store, listeners=[stop]))
     assert (stopped.status, stopped.stopped_by, stopped.steps) == ("stopped", "signal", 3)
     assert stopped.verdict is None
     assert store.get_run(stopped.run_id).status == "stopped"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -31,6 +32,23 @@ class Short(BaseEnv):
         text = rollout.messages[-1]["content"] or ""
         return {"low": sum(ord(c) < 110 for c in text) / 12, "vowels": sum(c in "aeiou" for c in text) / 6}
 '''
+
+
+def send_once(number: signal.Signals, when: Callable[[Any], bool]) -> Callable[[Any, Any], None]:
+    """Return a listener of a run that sends this process a signal at the first event that matches.
+
+    A second signal would end the run at once, and several groups are often scored before the
+    first has been heard.
+    """
+    sent = False
+
+    def listen(run: Any, event: Any) -> None:
+        nonlocal sent
+        if not sent and when(event):
+            sent = True
+            signal.raise_signal(number)
+
+    return listen
 
 
 def write_environment(folder: Path, source: str = ENVIRONMENT) -> Path:
