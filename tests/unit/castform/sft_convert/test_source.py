@@ -123,7 +123,7 @@ def test_separators_of_unicode_end_no_line(tmp_path):
     [
         (b'{"a":1}\n{"a": }\n{"a":2}\n{"a":"\xc3', [(2, "invalid_json"), (4, "not_utf8")]),
         (
-            b'{"a":1}\n{"a":NaN}\n{"a":1,"a":2}\n' + b'{"a":' * 3000,
+            b'{"a":1}\n{"a":NaN}\n{"a":1,"a":2}\n' + b'{"a":' * 100_000,
             [(2, "nonfinite_literal"), (3, "duplicate_key"), (4, "too_deep")],
         ),
         (b'[{"a":1},\n{"a": },\n{"a":"\xff"},{"a":2}]', [(2, "invalid_json"), (3, "not_utf8")]),
