@@ -7,8 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from castform.authoring.check import judge_rules
 
 SOURCE = """
@@ -43,7 +41,6 @@ def examine(folder: Path, data: str) -> tuple[int, dict]:
 
 
 def test_a_rule_that_the_process_ended_over_is_named_and_those_before_it_are_told(tmp_path):
-    pytest.importorskip("hypothesis")
     code, told = examine(tmp_path, "pass")
     assert code == 9
     assert (told["train"], told["eval"]) == ({"examples": 1}, {"examples": 1})
