@@ -40,10 +40,10 @@ demo-sft: setup        ## the same for finetuning: generated texts, real weights
 	$(BIN)/castform sft train --config examples/sft/pii_masking/finetune.toml --seed $(SEED)
 
 test: setup            ## everything that needs no real weights, no packages from the registries and no vLLM
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not real and not installs and not vllm and not gpu"
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not real and not installs and not vllm and not docker and not bubblewrap and not agents and not gpu"
 
 test-fast: setup       ## leaves out what takes tens of seconds
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not slow and not real and not installs and not vllm and not gpu"
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not slow and not real and not installs and not vllm and not docker and not bubblewrap and not agents and not gpu"
 
 test-installs: setup   ## builds virtual environments and installs real packages and servers into them
 	$(BIN)/castform model pull smollm2-135m

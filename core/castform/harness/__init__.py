@@ -1,0 +1,1 @@
+"""Agent programs, made to run inside a box on one task."""

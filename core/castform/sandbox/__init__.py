@@ -1,0 +1,1 @@
+"""Boxes that run untrusted programs: the contract, `process`, and what providers share."""

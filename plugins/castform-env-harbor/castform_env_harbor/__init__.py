@@ -1,0 +1,3 @@
+"""Harbor tasks and a harness as an environment."""
+
+__version__ = "0.1.0"
