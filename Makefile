@@ -15,7 +15,7 @@ SEED ?= 0
 WORKERS ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: setup demo demo-sft test test-fast test-installs test-real test-vllm test-pythons check format bench setup-vllm clean
+.PHONY: setup demo demo-sft test test-fast test-sandboxes test-agents test-installs test-real test-vllm test-pythons check format bench setup-vllm setup-docker clean
 
 setup: $(STAMP)
 
@@ -45,13 +45,23 @@ test: setup            ## everything that needs no real weights, no packages fro
 test-fast: setup       ## leaves out what takes tens of seconds
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not slow and not real and not installs and not vllm and not docker and not bubblewrap and not agents and not gpu"
 
+setup-docker:          ## starts a Docker engine where none runs, and makes the images that the tests use
+	bash .ci/setup-docker
+
+test-sandboxes: setup setup-docker  ## boxes of a real Docker engine and of bubblewrap, and Harbor tasks in them
+	$(BIN)/castform model pull smollm2-135m
+	$(BIN)/python -m pytest -m "(docker or bubblewrap) and not installs and not agents"
+
+test-agents: setup     ## agent programs of the registries, against the gateway
+	$(BIN)/python -m pytest -m agents
+
 test-installs: setup   ## builds virtual environments and installs real packages and servers into them
 	$(BIN)/castform model pull smollm2-135m
 	$(BIN)/python -m pytest -m installs
 
 test-real: setup       ## proofs on the real SmolLM2-135M
 	$(BIN)/castform model pull smollm2-135m
-	$(BIN)/python -m pytest -m real
+	$(BIN)/python -m pytest -m "real and not docker and not bubblewrap"
 
 setup-vllm:
 	bash .ci/setup-vllm
