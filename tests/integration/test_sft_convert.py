@@ -57,8 +57,10 @@ def test_refused_rows_exit_1_with_place_and_reason_and_the_rest_is_written(tmp_p
     source = write(tmp_path / "in.jsonl", TALK, SPOILT)
     words = ["sft", "convert", source, "-o", "out.jsonl"]
     assert main(words) == 1
-    out = capsys.readouterr().out
+    out, err = capsys.readouterr()
     assert "2 = 1 converted + 1 refused" in out
+    assert "wrote 1 row to out.jsonl" in err
+    assert "1 row refused, so this ends with exit code 1; --allow-refused makes it 0" in err
     assert "line 2, row 1, $.messages: nothing to train on" in out
     assert len(SftDataset.from_jsonl("out.jsonl")) == 1
     assert main([*words, "--allow-refused"]) == 0

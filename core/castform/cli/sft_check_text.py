@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from castform.cli.output import print_fields, print_marked, print_table, print_text
+from castform.counted import counted
 from castform.sft.checking.copies import NEAR, Copies, Copy
 from castform.sft.checking.places import SHOWN_PLACES, IssueGroup
 from castform.sft.checking.report import CheckReport, FileReport
@@ -53,12 +54,12 @@ def _print_file(report: CheckReport, split: str, file: FileReport) -> None:
     if file.dataset is None:
         if len(file.issues) == 1:
             return  # the fault below says all of it
-        print_text(f"{file.path}: {len(file.issues):,} issues")
+        print_text(f"{file.path}: {counted(len(file.issues), 'issue')}")
         _print_groups(file.groups)
         print_text("  no figures: what rows hold is counted once all of them are sound")
         print_text()
         return
-    print_text(f"{file.path}: {len(file.dataset):,} rows, all sound")
+    print_text(f"{file.path}: {counted(len(file.dataset), 'row')}, all sound")
     copies = report.within if split == "train" else report.overlap
     figures = report.model.figures.get(split) if report.model is not None else None
     fields = {**_contents(file), **_copies(copies, split)}

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from castform.cli.output import print_fields, print_json, print_note, print_table, print_text
+from castform.counted import counted
 from castform.errors import UsageError
 
 if TYPE_CHECKING:
@@ -80,7 +81,13 @@ def _convert(args: argparse.Namespace) -> int:
     tally = done.tally
     for column in sorted({*args.drop} - tally.dropped):
         print_note(f"no row that was written has {column}, so --drop {column} did nothing")
-    return 0 if not tally.refused or (args.allow_refused and tally.written) else 1
+    if not tally.refused:
+        return 0
+    if tally.written and not args.allow_refused:
+        print_note(
+            f"{counted(tally.refused, 'row')} refused, so this ends with exit code 1; --allow-refused makes it 0"
+        )
+    return 0 if tally.written and args.allow_refused else 1
 
 
 def _show(done: Conversion, *, asked_for_output: bool) -> None:
@@ -116,7 +123,7 @@ def _show(done: Conversion, *, asked_for_output: bool) -> None:
                 where = f"{_place(example)}, row {example['row']}, {example['location']}"
                 print_text(f"{where}: {example['message']}")
     if done.output is not None:
-        print_note(f"wrote {tally.written:,} rows to {done.output}")
+        print_note(f"wrote {counted(tally.written, 'row')} to {done.output}")
     elif asked_for_output:
         print_note("no row could be converted, so nothing was written")
     else:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from castform.cli.output import print_fields, print_json, print_note, print_table, print_text
+from castform.counted import counted
 from castform.errors import RunFailedError, UsageError
 
 if TYPE_CHECKING:
@@ -182,7 +183,8 @@ def _show(converted: Converted, choice: Choice, output: Path | None, tokens: Pat
         )
     if report.rows and output is not None:
         print_note(
-            f"wrote {report.rows:,} rows to {output}" + (f", their token ids to {tokens}" if tokens else "")
+            f"wrote {counted(report.rows, 'row')} to {output}"
+            + (f", their token ids to {tokens}" if tokens else "")
         )
     elif report.rows:
         print_note("nothing was written; --output FILE does")

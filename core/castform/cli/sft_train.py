@@ -15,6 +15,7 @@ from castform.cli.trainer_calls import (
     reach_trainer,
     settle,
 )
+from castform.counted import counted
 from castform.errors import UsageError
 
 if TYPE_CHECKING:
@@ -181,12 +182,12 @@ def _dry_run(config: SftConfig, *, as_json: bool) -> int:
         return 0
     train, held_out = plan["train"], plan["eval"]
     fields = {
-        "data": f"{train['rows']:,} rows, {train['tokens']:,} tokens, {train['trained_tokens']:,} of them trained",
+        "data": f"{counted(train['rows'], 'row')}, {train['tokens']:,} tokens, {train['trained_tokens']:,} of them trained",
         **({} if train["sampled_rows"] is None else {"sampled ids": _count_sampled(train)}),
         "longest row": f"{train['longest']:,} of {plan['context_tokens']:,} tokens",
         "held out": "nothing: no verdict"
         if held_out is None
-        else f"{held_out['rows']:,} rows, {held_out['answers']:,} of them answered before and after",
+        else f"{counted(held_out['rows'], 'row')}, {held_out['answers']:,} of them answered before and after",
         "model": f"{plan['model']} in {plan['dtype']} on {plan['device']}",
         "training": "all weights" if plan["method"] == "full" else "LoRA",
         "learning rate": f"{plan['learning_rate']:g}",
@@ -254,6 +255,6 @@ def _finish(result: Any, args: argparse.Namespace) -> int:
         print_note(f"trained on sampled token ids: {_count_sampled(result.train)}")
     if result.status == "stopped":
         print_note(
-            f"stopped after {result.steps} steps; `castform sft train --resume {result.run_id}` goes on"
+            f"stopped after {counted(result.steps, 'step')}; `castform sft train --resume {result.run_id}` goes on"
         )
     return code

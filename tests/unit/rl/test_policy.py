@@ -91,6 +91,9 @@ def test_a_saved_adapter_loaded_by_peft_gives_the_same_logits(folder, tmp_path):
     assert not torch.allclose(trained, base, atol=1e-3)
     assert torch.allclose(logits(loaded), trained, atol=1e-5)
     assert torch.allclose(logits(loaded.merge_and_unload()), trained, atol=1e-4)
+    card = (tmp_path / "adapter" / "README.md").read_text()
+    assert f"# Adapters for {folder.name}\n" in card
+    assert str(folder.parent) not in card
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16"])

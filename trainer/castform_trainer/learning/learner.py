@@ -20,6 +20,7 @@ from castform.config import LoraSection
 from castform.errors import RunFailedError
 from castform_trainer.learning.logprobs import pair_logprobs
 from castform_trainer.learning.lora import add_lora, load_lora
+from castform_trainer.learning.model_card import write_model_card
 from castform_trainer.learning.tree_tensors import TreeTensors, make_tree_mask
 
 
@@ -158,6 +159,8 @@ class Learner:
     def save_adapter(self, folder: Path) -> None:
         """Write the adapters as a plain PEFT folder. OSError when the disk refuses."""
         self._save(folder, save_embedding_layers=False)
+        config = next(iter(self.model.peft_config.values()))
+        write_model_card(folder, base=str(config.base_model_name_or_path))
 
     def save_weights(self, folder: Path) -> None:
         """Write a model that is trained in full as transformers does, without tokenizer. OSError as above."""
