@@ -10,7 +10,7 @@ import errno
 import pluggy
 
 from castform.plugins.catalog import GROUP
-from castform.plugins.specs import EngineSpec, RewardSpec, ToolSpec
+from castform.plugins.specs import EngineSpec, RewardSpec, SandboxSpec, ToolSpec
 
 hookimpl = pluggy.HookimplMarker(GROUP)
 
@@ -38,6 +38,17 @@ def register_engines() -> list[EngineSpec]:
             summary="A vLLM server over HTTP, started by castform or joined by its URL",
             factory="castform_trainer.engines.vllm_start:make_vllm_engine",
             requires=("train",),
+        ),
+    ]
+
+
+@hookimpl
+def register_sandboxes() -> list[SandboxSpec]:
+    return [
+        SandboxSpec(
+            name="process",
+            summary="Programs of this machine with limits; unsafe: it isolates nothing",
+            factory="castform.sandbox.process.provider:ProcessProvider",
         ),
     ]
 

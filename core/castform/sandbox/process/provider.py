@@ -1,0 +1,139 @@
+"""The `process` provider: for programs that are trusted, and for tests of what uses sandboxes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import secrets
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from castform.home import castform_home
+from castform.sandbox.capacity import measure_machine
+from castform.sandbox.contract import BoxRequest, Capabilities, Capacity, Enforcement, Limits, Sandbox
+from castform.sandbox.errors import SandboxError, SandboxFileError, SandboxStartError, UsageError
+from castform.sandbox.owner import Owner, current_owner, is_alive
+from castform.sandbox.process.box import ProcessBox, check_user
+from castform.sandbox.process.tree import BOX_MARK, can_find, kill_members
+from castform.sandbox.slots import Slots
+from castform.sandbox.teardown import finish
+
+OWNER_FILE = "owner.json"
+
+
+class ProcessProvider:
+    """Runs programs as they are, with limits. It isolates nothing: its capabilities say so."""
+
+    name = "process"
+
+    def __init__(self, *, root: str | None = None, max_boxes: int | None = None, run: str = "") -> None:
+        """`root`: the folder that boxes' folders lie in (default: below CASTFORM_HOME).
+
+        `max_boxes`: most at a time, those that start included; others wait. `run`: goes to the owner's labels.
+        """
+        self._root = Path(root).expanduser().absolute() if root else castform_home() / "sandboxes" / "process"
+        self._slots = Slots(max_boxes)
+        self._run = run
+        self._boxes: set[ProcessBox] = set()
+
+    async def check(self) -> Capabilities:
+        watched: Enforcement = "watched" if can_find() else "not enforced"
+        return Capabilities(
+            isolated=False,
+            cpus="not enforced",
+            memory=watched,
+            pids=watched,
+            disk="watched",
+            networks=frozenset({"public"}),
+            users=False,
+            images=False,
+            notes=(
+                "unsafe: programs run as the user who started castform and can read, change and reach what that user can",
+                "paths outside the sandbox's own folder are this machine's",
+            ),
+        )
+
+    async def measure_capacity(self, limits: Limits) -> Capacity:
+        return measure_machine(limits, self._existing_root(), limit=self._slots.limit)
+
+    async def start(self, request: BoxRequest) -> Sandbox:
+        check_user(request.user)
+        if request.image is not None:
+            raise UsageError(
+                "the process provider has no images: its programs are this machine's",
+                hint="use the docker or the bubblewrap provider",
+            )
+        if request.workdir is not None and not request.workdir.startswith("/"):
+            raise UsageError(f"workdir is {request.workdir!r}, which is not an absolute path")
+        await self._slots.take()
+        try:
+            return await self._start(request)
+        except BaseException:
+            self._slots.give_back()
+            raise
+
+    async def reap(self) -> Sequence[str]:
+        removed = []
+        for folder in await asyncio.to_thread(self._list_folders):
+            owner = await asyncio.to_thread(_read_owner, folder)
+            if owner is None or is_alive(owner):
+                continue
+            await kill_members(f"{BOX_MARK}={folder.name}")
+            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+            removed.append(folder.name)
+        return removed
+
+    async def aclose(self) -> None:
+        await finish(_close_all(list(self._boxes)))
+
+    async def _start(self, request: BoxRequest) -> Sandbox:
+        id = f"box-{secrets.token_hex(8)}"
+        folder = self._root / id
+        try:
+            labels = {**request.labels, **current_owner(self._run).labels()}
+            await asyncio.to_thread(_make_folder, folder, labels)
+            box = ProcessBox(id, folder, request, self._forget)
+            await box.open()
+        except BaseException as error:
+            await finish(asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True))
+            if isinstance(error, OSError | SandboxFileError):
+                raise SandboxStartError(f"the sandbox's folders cannot be made: {error}") from error
+            raise
+        self._boxes.add(box)
+        return box
+
+    def _forget(self, box: ProcessBox) -> None:
+        if box in self._boxes:
+            self._boxes.discard(box)
+            self._slots.give_back()
+
+    def _list_folders(self) -> list[Path]:
+        return sorted(self._root.glob("box-*"))
+
+    def _existing_root(self) -> Path:
+        return next(place for place in (self._root, *self._root.parents) if place.exists())
+
+
+async def _close_all(boxes: Sequence[ProcessBox]) -> None:
+    ends = await asyncio.gather(*(box.close() for box in boxes), return_exceptions=True)
+    for end in ends:
+        if isinstance(end, BaseException):
+            raise SandboxError(f"a sandbox could not be closed: {end}") from end
+
+
+def _make_folder(folder: Path, labels: dict[str, str]) -> None:
+    """Make a box's folder with its owner in it from the first moment on."""
+    beside = folder.with_name(f".new-{folder.name}")
+    beside.mkdir(parents=True, mode=0o700)
+    (beside / OWNER_FILE).write_text(json.dumps(labels), encoding="utf-8")
+    beside.rename(folder)
+
+
+def _read_owner(folder: Path) -> Owner | None:
+    with contextlib.suppress(OSError, ValueError):
+        labels = json.loads((folder / OWNER_FILE).read_text(encoding="utf-8"))
+        if isinstance(labels, dict):
+            return Owner.from_labels({str(name): str(value) for name, value in labels.items()})
+    return None
