@@ -84,6 +84,8 @@ class ExecResult:
     """Bytes that came before the tail that is kept."""
     stderr_dropped: int = 0
     seconds: float = 0.0
+    out_of_memory: bool = False
+    """A process of the box was killed for the box's memory limit meanwhile; False where nobody can tell."""
 
     @property
     def text(self) -> str:
