@@ -27,6 +27,8 @@ class SessionSpec:
     """Prompt plus reply; a longer prompt is refused with `context_budget_exceeded`. None: the model's own."""
     version: int | None = None
     """Adapter version to sample from: None the newest, 0 the base model."""
+    model_aliases: tuple[str, ...] = ()
+    """Other model names that are served by the one model, as shell patterns. The record reports each use."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

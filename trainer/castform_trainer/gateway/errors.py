@@ -22,6 +22,21 @@ class ApiError(Exception):
         return {"error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}}
 
 
+class ContextBudgetError(ApiError):
+    """A prompt that leaves no room for a reply; every dialect has words of its own for it."""
+
+    def __init__(self, prompt_tokens: int, limit: int) -> None:
+        super().__init__(
+            400,
+            "context_budget_exceeded",
+            f"the prompt has {prompt_tokens} tokens, which leaves no room for a reply "
+            f"within {limit} context tokens",
+            param="messages",
+        )
+        self.prompt_tokens = prompt_tokens
+        self.limit = limit
+
+
 class UntrainableCallError(CastformError):
     """A recorded call lacks token data, or its token data does not add up; `field` names which."""
 

@@ -77,6 +77,13 @@ class ReplyReader:
         """Return the text of the sampled end-of-turn id; empty when the reply was cut."""
         return self.codec.decode_exactly(generation.ids[-1:]) if self.ends_with_end_id(generation) else ""
 
+    def find_stop_text(self, generation: Generation, stop: Sequence[str]) -> str | None:
+        """Return the stop text that ended a reply; None when it ended in another way."""
+        if not stop or generation.finish_reason != "stop" or self.ends_with_end_id(generation):
+            return None
+        text = self.codec.decode(generation.ids)
+        return min((s for s in stop if s in text), key=text.find, default=None)
+
     def list_logprobs(self, generation: Generation) -> dict[str, Any]:
         """Return the `logprobs` field of a choice: one entry a sampled id."""
         entries = []

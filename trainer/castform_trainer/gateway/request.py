@@ -1,11 +1,12 @@
-"""Read one chat completion request."""
+"""What any client asks for, in one form, and how it is read from a chat completion request."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from typing import Any
 
 from castform_trainer.gateway.errors import ApiError
@@ -15,12 +16,12 @@ from castform_trainer.gateway.sampling import AskedSampling, read_sampling
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChatRequest:
-    """A checked request."""
+    """A checked request, whichever dialect it came in."""
 
     messages: Sequence[Message]
     """In normal form."""
     raw_messages: Sequence[Mapping[str, Any]]
-    """As they were sent."""
+    """In chat form, as they were sent."""
     tools: Sequence[Mapping[str, Any]]
     digests: Sequence[bytes]
     """Of every prefix of the conversation."""
@@ -32,6 +33,11 @@ class ChatRequest:
     logprobs: bool
     parse_calls: bool
     body_digest: bytes
+    dialect: str = "chat"
+    model: str
+    """The name that the client used; the answer carries it."""
+    details: Mapping[str, Any] = field(default_factory=dict)
+    """What the reply of this dialect has to know about the request."""
 
 
 def parse_json_object(data: bytes) -> dict[str, Any]:
@@ -45,13 +51,10 @@ def parse_json_object(data: bytes) -> dict[str, Any]:
     return body
 
 
-def read_chat_request(data: bytes, *, model: str, training: bool) -> ChatRequest:
+def read_chat_request(data: bytes, *, model: str, training: bool, aliases: Sequence[str] = ()) -> ChatRequest:
     """Check a request body against what this session can do; ApiError names the first fault."""
     body = parse_json_object(data)
-    if body.get("model") not in (None, model):
-        raise ApiError(
-            404, "model_not_found", f"this session serves {model!r}, not {body['model']!r}", param="model"
-        )
+    asked_model, notes = pick_model(body.get("model"), model=model, aliases=aliases)
     asked = read_sampling(body, training=training)
     tools = body.get("tools") or []
     if not isinstance(tools, list) or not all(_is_function(tool) for tool in tools):
@@ -77,20 +80,71 @@ def read_chat_request(data: bytes, *, model: str, training: bool) -> ChatRequest
             param="chat_template_kwargs",
         )
     stream_options = body.get("stream_options") or {}
-    messages = normalize_messages(body.get("messages"))
-    return ChatRequest(
-        messages=messages,
-        raw_messages=tuple(body["messages"]),
-        tools=tuple(tools),
-        digests=chain_digests(messages, [tools, options]),
+    request = make_request(
+        data,
+        dialect="chat",
+        model=asked_model,
+        messages=body.get("messages"),
+        tools=tools,
         options=options,
         asked=asked,
+        notes=notes,
         stream=body.get("stream") is True,
+    )
+    return replace(
+        request,
         stream_usage=isinstance(stream_options, dict) and stream_options.get("include_usage") is True,
         logprobs=body.get("logprobs") is True,
-        parse_calls=bool(tools),
-        body_digest=hashlib.blake2b(data, digest_size=20).digest(),
     )
+
+
+def make_request(
+    data: bytes,
+    *,
+    dialect: str,
+    model: str,
+    messages: Any,
+    tools: Sequence[Mapping[str, Any]],
+    asked: AskedSampling,
+    notes: Sequence[str],
+    stream: bool,
+    options: Mapping[str, Any] | None = None,
+    details: Mapping[str, Any] | None = None,
+) -> ChatRequest:
+    """Return a request out of messages and tools in chat form.
+
+    `data` is the body as it came, `notes` what the record says was not done as asked.
+    ApiError 400 names the first message that is wrong.
+    """
+    normal = normalize_messages(messages)
+    return ChatRequest(
+        dialect=dialect,
+        model=model,
+        messages=normal,
+        raw_messages=tuple(messages),
+        tools=tuple(tools),
+        digests=chain_digests(normal, [list(tools), dict(options or {})]),
+        options=options or {},
+        asked=replace(asked, ignored=(*notes, *asked.ignored)),
+        stream=stream,
+        stream_usage=False,
+        logprobs=False,
+        parse_calls=bool(tools),
+        body_digest=hashlib.blake2b(dialect.encode() + data, digest_size=20).digest(),
+        details=details or {},
+    )
+
+
+def pick_model(asked: Any, *, model: str, aliases: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+    """Return the name to answer with and what the record says of it; ApiError 404 for one not served.
+
+    A session has one model. Names that match one of `aliases` (shell patterns) are served by it too.
+    """
+    if asked is None or asked == model:
+        return model, ()
+    if not isinstance(asked, str) or not any(fnmatchcase(asked, alias) for alias in aliases):
+        raise ApiError(404, "model_not_found", f"this session serves {model!r}, not {asked!r}", param="model")
+    return asked, (f"model={asked}->{model}",)
 
 
 def _is_function(tool: Any) -> bool:

@@ -1,0 +1,1 @@
+"""Anthropic Messages, as its SDKs and agent programs send them."""

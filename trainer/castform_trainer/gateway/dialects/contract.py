@@ -1,0 +1,47 @@
+"""What a dialect is made of, and the server-sent events that all of them write."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from castform_trainer.gateway.chat import Answer
+from castform_trainer.gateway.errors import ApiError
+from castform_trainer.gateway.request import ChatRequest
+from castform_trainer.gateway.sessions import Session
+
+PIECE = 48  # characters of one streamed delta
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Dialect:
+    """One request and reply shape. Every function but `read` is pure."""
+
+    name: str
+    read: Callable[[bytes, Session, str], ChatRequest]
+    """(body, session, the model's own name) -> request; ApiError for what cannot be done."""
+    write: Callable[[Answer], Mapping[str, Any]]
+    """The reply as one JSON object."""
+    stream: Callable[[Answer], Iterable[bytes]]
+    """The reply as server-sent events."""
+    describe_error: Callable[[ApiError], Mapping[str, Any]]
+    """The body of an answer that is an error."""
+    stream_error: Callable[[ApiError, ChatRequest], bytes]
+    """The events that end a stream whose reply failed."""
+    streamed_codes: frozenset[str] = frozenset()
+    """Errors that a client which streams looks for in the stream, not in the status."""
+    keep_alive: bytes = b": waiting\n\n"
+    """What is sent from time to time while a streamed reply is not there yet."""
+
+
+def write_event(value: Mapping[str, Any]) -> bytes:
+    """Return a server-sent event that is named after the `type` of its data."""
+    data = json.dumps(value, separators=(",", ":"))
+    return f"event: {value['type']}\ndata: {data}\n\n".encode()
+
+
+def cut(text: str) -> Iterator[str]:
+    """Yield a text in the pieces that are streamed."""
+    return (text[start : start + PIECE] for start in range(0, len(text), PIECE))

@@ -1,0 +1,1 @@
+"""OpenAI Responses, as its SDK and agent programs send them."""
