@@ -12,7 +12,9 @@ from typing import Any, Literal, Protocol
 
 from castform.sandbox.contract import ModelEndpoint, Sandbox
 
-HarnessStatus = Literal["finished", "timeout", "nonzero_exit", "context_exceeded", "output_exceeded", "max_turns"]
+HarnessStatus = Literal[
+    "finished", "timeout", "nonzero_exit", "context_exceeded", "output_exceeded", "max_turns"
+]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

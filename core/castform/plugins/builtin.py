@@ -10,7 +10,7 @@ import errno
 import pluggy
 
 from castform.plugins.catalog import GROUP
-from castform.plugins.specs import EngineSpec, RewardSpec, SandboxSpec, ToolSpec
+from castform.plugins.specs import EngineSpec, HarnessSpec, RewardSpec, SandboxSpec, ToolSpec
 
 hookimpl = pluggy.HookimplMarker(GROUP)
 
@@ -49,6 +49,67 @@ def register_sandboxes() -> list[SandboxSpec]:
             name="process",
             summary="Programs of this machine with limits; unsafe: it isolates nothing",
             factory="castform.sandbox.process.provider:ProcessProvider",
+        ),
+    ]
+
+
+@hookimpl
+def register_harnesses() -> list[HarnessSpec]:
+    here = "castform_harbor.harnesses"
+    return [
+        HarnessSpec(
+            name="terminus-lite",
+            summary="An agent loop of our own: the model is asked from here, its shell commands run in the box",
+            factory=f"{here}.terminus_lite:make_terminus_lite",
+            config=f"{here}.terminus_lite:TerminusLiteOptions",
+        ),
+        HarnessSpec(
+            name="mini-swe-agent",
+            summary="mini-swe-agent in the box, by chat completions",
+            factory=f"{here}.mini_swe_agent:make_mini_swe_agent",
+            config=f"{here}.binding:AgentOptions",
+        ),
+        HarnessSpec(
+            name="aider",
+            summary="aider in the box, by chat completions",
+            factory=f"{here}.aider:make_aider",
+            config=f"{here}.binding:AgentOptions",
+        ),
+        HarnessSpec(
+            name="smolagents",
+            summary="A smolagents ToolCallingAgent with a shell in the box, by chat completions",
+            factory=f"{here}.libraries:make_smolagents",
+            config=f"{here}.binding:AgentOptions",
+        ),
+        HarnessSpec(
+            name="openai-agents",
+            summary="An agent of the OpenAI Agents SDK with a shell in the box, by chat completions or responses",
+            factory=f"{here}.libraries:make_openai_agents",
+            config=f"{here}.libraries:OpenAIAgentsOptions",
+        ),
+        HarnessSpec(
+            name="qwen-code",
+            summary="qwen-code in the box, by chat completions",
+            factory=f"{here}.qwen_code:make_qwen_code",
+            config=f"{here}.binding:AgentOptions",
+        ),
+        HarnessSpec(
+            name="opencode",
+            summary="opencode in the box, by chat completions",
+            factory=f"{here}.opencode:make_opencode",
+            config=f"{here}.binding:AgentOptions",
+        ),
+        HarnessSpec(
+            name="codex",
+            summary="codex in the box, by the Responses API",
+            factory=f"{here}.codex:make_codex",
+            config=f"{here}.binding:AgentOptions",
+        ),
+        HarnessSpec(
+            name="claude-code",
+            summary="claude-code in the box, by the Anthropic Messages API",
+            factory=f"{here}.claude_code:make_claude_code",
+            config=f"{here}.binding:AgentOptions",
         ),
     ]
 

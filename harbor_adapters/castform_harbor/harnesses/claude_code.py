@@ -1,0 +1,49 @@
+"""claude-code: the Anthropic Messages API, streamed."""
+
+from __future__ import annotations
+
+from castform.harness.command import CommandHarness
+from castform_harbor.harnesses.binding import AgentOptions, limit_turns, make_binding
+
+ALIASES = (
+    "ANTHROPIC_MODEL",
+    "ANTHROPIC_SMALL_FAST_MODEL",
+    "ANTHROPIC_DEFAULT_OPUS_MODEL",
+    "ANTHROPIC_DEFAULT_SONNET_MODEL",
+    "ANTHROPIC_DEFAULT_HAIKU_MODEL",
+    "CLAUDE_CODE_SUBAGENT_MODEL",
+)
+"""Whatever the program asks for, it gets the one model."""
+
+
+def make_claude_code(options: AgentOptions) -> CommandHarness:
+    """Return the harness `claude-code`."""
+    return make_binding(
+        "claude-code",
+        options,
+        program="claude",
+        package="@anthropic-ai/claude-code",
+        source="npm",
+        command=[
+            "--print",
+            "--verbose",
+            "--output-format=stream-json",
+            "--dangerously-skip-permissions",
+            "--model={model}",
+            "--strict-mcp-config",
+            "--mcp-config={mcp_config_file}",
+            *limit_turns(options, "--max-turns", "N"),
+        ],
+        stdin="{instruction}",
+        env={
+            "ANTHROPIC_BASE_URL": "{root_url}",
+            "ANTHROPIC_API_KEY": "{api_key}",
+            "ANTHROPIC_AUTH_TOKEN": "{api_key}",
+            **dict.fromkeys(ALIASES, "{model}"),
+            "CLAUDE_CONFIG_DIR": "{run_dir}/claude",
+            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+            "DISABLE_AUTOUPDATER": "1",
+            "IS_SANDBOX": "1",  # root may skip the permissions
+        },
+        prepare="mkdir -p {run_dir}/claude/skills; if [ -d {skills_dir} ]; then cp -R {skills_dir}/. {run_dir}/claude/skills/; fi",
+    )
