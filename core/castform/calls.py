@@ -55,7 +55,7 @@ class ModelCall:
     reply: Mapping[str, Any]
     """The assistant message that was served."""
     finish_reason: str
-    """stop, length, tool_calls, abort, or what the endpoint said."""
+    """stop, length, tool_calls, abort, error, or what the endpoint said."""
     prompt_ids: Sequence[int] | None = None
     sampled_ids: Sequence[int] | None = None
     logprobs: Sequence[float] | None = None
@@ -69,3 +69,7 @@ class ModelCall:
     """Adapter version that sampled; 0 is the base model."""
     splice: SpliceKind = "first"
     seconds: float = 0.0
+    lineage: str | None = None
+    """Which agent of several asked, in the words of the client's `X-Castform-Lineage` header."""
+    error: str | None = None
+    """Why the engine gave no reply, with finish_reason "error"; such a call has no token data."""

@@ -29,6 +29,9 @@ Split = Literal["train", "eval"]
 
 ENVIRONMENT_ERROR = "environment_error"
 """The environment broke its contract or raised where it may not; `error` has the cause."""
+ENGINE_ERROR = "engine_error"
+"""The endpoint could not answer a call, and no retry made it good: whatever the environment made of
+that, it says nothing about the model. `error` has the cause."""
 ROLLOUT_TIMEOUT = "rollout_timeout"
 """The group did not settle in time and was cancelled."""
 CANCEL_GRACE_SECONDS = 5.0
@@ -120,6 +123,7 @@ async def run_group(
             enforce_sampling=enforce_sampling,
             max_context_tokens=max_context_tokens,
             version=version,
+            model_aliases=("*",),  # agent programs ask for small models of their own by name
         )
         for sample in range(size)
     ]
@@ -297,7 +301,10 @@ def _rollout(
     else:
         outcome = settled[rollout_id]
         reason, error = outcome.termination_reason, outcome.error
-        if reason in environment.scorable_termination_reasons:
+        unanswered = next((call for call in recorded if call.error is not None), None)
+        if unanswered is not None:
+            reason, error = ENGINE_ERROR, f"call {unanswered.index}: {unanswered.error}"
+        elif reason in environment.scorable_termination_reasons:
             score = score_rewards(outcome.rewards, {**environment.reward_weights, **weights})
             fit = {name: value for name, value in outcome.rewards.items() if _fits(value)}
             rewards = fit if score is not None else {}

@@ -9,6 +9,7 @@ import pytest
 from castform.calls import Sampling
 from castform.config import load_config
 from castform.errors import ConfigError, UsageError
+from castform_trainer.engines.contract import GenerationCancelled
 from castform_trainer.engines.select import make_engine
 from castform_trainer.engines.transformers import TransformersEngine
 from castform_trainer.models import ModelFolder
@@ -101,6 +102,24 @@ async def test_a_failing_pass_fails_its_replies_and_the_engine_goes_on(make: Mak
         await engine.generate([10**6], Sampling(max_new_tokens=2))
     reply = await engine.generate(PROMPT, Sampling(max_new_tokens=2))
     assert len(reply.ids) in (1, 2)
+
+
+async def test_a_cancelled_reply_tells_what_was_sampled_until_then(make: Make) -> None:
+    engine = make()
+    samplings = [Sampling(max_new_tokens=400, seed=seed) for seed in range(16)]
+    whole = await asyncio.gather(*(engine.generate(PROMPT, sampling) for sampling in samplings))
+    place = max(range(16), key=lambda i: len(whole[i].ids))
+    steps = engine.stats.decode_steps
+    asking = asyncio.create_task(engine.generate(PROMPT, samplings[place]))
+    while engine.stats.decode_steps < steps + 3:  # noqa: ASYNC110 - counted by a thread
+        await asyncio.sleep(0)
+    asking.cancel()
+    with pytest.raises(GenerationCancelled) as cancelled:
+        await asking
+    partial = cancelled.value.partial
+    assert partial.finish_reason == "abort" and 3 <= len(partial.ids) < len(whole[place].ids)
+    assert partial.ids == whole[place].ids[: len(partial.ids)]
+    assert len(partial.logprobs) == len(partial.ids)
 
 
 async def test_generate_may_be_called_from_several_event_loops(make: Make) -> None:

@@ -63,7 +63,7 @@ class ToyTokenizer:
         return ids
 
     def decode(self, token_ids: Sequence[int], **options: Any) -> str:
-        return "".join(VOCABULARY[i] for i in token_ids)
+        return "".join(VOCABULARY.get(i, "") for i in token_ids)  # the end id 0 is no word
 
     def convert_tokens_to_ids(self, tokens: Any) -> None:
         return None

@@ -284,7 +284,7 @@ class BrokenEngine(HeldEngine):
         return Generation(ids=(74,), logprobs=(-0.5, -0.25), finish_reason="stop", version=0)
 
 
-async def test_an_engine_that_fails_or_miscounts_is_a_server_error_without_a_record(make_bench):
+async def test_an_engine_that_fails_or_miscounts_is_a_server_error_and_a_record_without_tokens(make_bench):
     bench = await make_bench(engine=BrokenEngine())
     grant = await bench.open()
     status, answer = await bench.chat(grant, GO)
@@ -293,7 +293,12 @@ async def test_an_engine_that_fails_or_miscounts_is_a_server_error_without_a_rec
     status, answer = await bench.chat(grant, GO, headers={"x-stainless-retry-count": "1"})
     assert (status, answer["error"]["code"]) == (502, "untrainable_generation")
     assert answer["error"]["param"] == "logprobs" and "2 logprobs for 1" in answer["error"]["message"]
-    assert await bench.calls() == []
+    (call,) = await bench.calls()
+    assert (call.finish_reason, call.sampled_ids, call.error) == (
+        "error",
+        None,
+        answer["error"]["message"],
+    )
 
 
 async def test_a_version_that_is_not_loaded_is_an_error(make_bench):

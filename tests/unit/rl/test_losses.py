@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from typing import get_args
 
 import pytest
 import torch
 
 from castform.config import RlSection
 from castform_trainer.losses import GrpoConfig, grpo_terms, make_loss
-from castform_trainer.rl.weighting import make_weights, weighted_sum
+from castform_trainer.rl.weighting import Aggregation, make_weights, weighted_sum
 
 
 def term_and_gradient(ratio, advantage, **limits):
@@ -82,6 +83,18 @@ def test_aggregations_of_one_token_and_three(aggregation, expected):
 
 def test_a_rollout_of_many_segments_counts_once_under_rollout_mean():
     assert make_weights("ABC", "aab", aggregation="rollout_mean") == [0.25, 0.25, 0.5]
+
+
+@pytest.mark.parametrize("aggregation", get_args(Aggregation))
+def test_the_number_of_segments_of_a_rollout_does_not_scale_its_loss(aggregation):
+    """One rollout of six tokens beside one of two, the first recorded whole, then as three branches."""
+
+    def share(sequences):
+        weights = make_weights(sequences, "aaaaaabb", aggregation=aggregation, constant_length=8)
+        return sum(weights[:6]), sum(weights[6:])
+
+    whole, branched = share("AAAAAABB"), share("AABBCCDD")
+    assert branched == pytest.approx(whole, abs=1e-12)
 
 
 def test_nothing_trained_is_zero_and_finite():

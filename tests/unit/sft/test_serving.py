@@ -12,7 +12,7 @@ import pytest
 
 from benchmax.sft import SftDataset
 from castform_trainer.gateway.request import read_chat_request
-from castform_trainer.gateway.template import TemplateRenderer, find_turn_markers
+from castform_trainer.gateway.template import TemplateRenderer, find_controls
 from castform_trainer.gateway.tokens import TextCodec
 from castform_trainer.sft.masking import MaskError, TurnTemplate, mask_row
 
@@ -54,8 +54,7 @@ class Gateway:
 
     def __init__(self, name: str) -> None:
         tokenizer = make_tokenizer(name)
-        end_texts = [str(tokenizer.decode([i])) for i in list_end_ids(name, tokenizer)]
-        self.codec = TextCodec(tokenizer, controls=find_turn_markers(tokenizer).union(end_texts))
+        self.codec = TextCodec(tokenizer, controls=find_controls(tokenizer, list_end_ids(name, tokenizer)))
         self.renderer = TemplateRenderer(tokenizer, self.codec, name)
 
     def encode(self, body: dict[str, Any]) -> tuple[int, ...]:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,11 +31,20 @@ class Generation:
     """Adapter version in force; 0 is the base model."""
 
 
+class GenerationCancelled(asyncio.CancelledError):
+    """What a cancelled `generate` raises when it can tell what was sampled until then."""
+
+    def __init__(self, partial: Generation) -> None:
+        super().__init__()
+        self.partial = partial
+
+
 class Engine(Protocol):
     """Samples token ids from a causal language model, with adapters swapped while it runs.
 
     All coroutines may be called from any event loop and concurrently. Cancelling `generate`
-    frees its place in the batch.
+    frees its place in the batch; an engine that knows what was sampled so far says it by
+    raising `GenerationCancelled`.
     """
 
     name: str

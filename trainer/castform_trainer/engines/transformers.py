@@ -21,7 +21,7 @@ import torch
 from castform.calls import Sampling
 from castform.config import RunConfig
 from castform.errors import ConfigError, UsageError
-from castform_trainer.engines.contract import Generation
+from castform_trainer.engines.contract import Generation, GenerationCancelled
 from castform_trainer.engines.lora_folder import LoraLayer, load_lora_folder
 from castform_trainer.engines.transformers_batch import Batch, BatchStats, Decode, Row
 from castform_trainer.engines.transformers_canary import score_ids
@@ -137,7 +137,10 @@ class TransformersEngine:
             )
             self._queue.append(_Waiting(row=row, adapter=adapter))
             self._wake.notify()
-        return await asyncio.wrap_future(row.future)
+        try:
+            return await asyncio.wrap_future(row.future)
+        except asyncio.CancelledError:
+            raise GenerationCancelled(row.read("abort")) from None
 
     async def load_adapter(self, path: Path, version: int) -> None:
         """See the contract. Raises UsageError when the folder does not fit, ValueError for an old version."""

@@ -42,13 +42,20 @@ class Row:
         """Prompt and the longest reply."""
         return len(self.prompt_ids) + self.limit
 
+    def read(self, reason: FinishReason) -> Generation:
+        """Return what has been sampled so far; from any thread."""
+        logprobs = tuple(self.logprobs)  # written after the ids
+        return Generation(
+            ids=tuple(self.ids[: len(logprobs)]),
+            logprobs=logprobs,
+            finish_reason=reason,
+            version=self.version,
+        )
+
     def finish(self, reason: FinishReason) -> None:
         """Answer with what there is. A caller that has gone is no error."""
-        generation = Generation(
-            ids=tuple(self.ids), logprobs=tuple(self.logprobs), finish_reason=reason, version=self.version
-        )
         try:
-            self.future.set_result(generation)
+            self.future.set_result(self.read(reason))
         except InvalidStateError:
             return
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Any
 
 from castform.calls import ModelCall
 from castform.errors import RunFailedError
 from castform.seeds import derive_seed
-from castform_trainer.engines.contract import Engine, Generation
+from castform_trainer.engines.contract import Engine, Generation, GenerationCancelled
 from castform_trainer.gateway.completion import Choice
 from castform_trainer.gateway.errors import ApiError
 from castform_trainer.gateway.messages import normalize_messages
@@ -19,11 +21,14 @@ from castform_trainer.gateway.record import CallLog
 from castform_trainer.gateway.replies import ReplyReader, check_generation
 from castform_trainer.gateway.request import ChatRequest, read_chat_request
 from castform_trainer.gateway.sampling import settle_sampling
-from castform_trainer.gateway.sessions import Inflight, Session
+from castform_trainer.gateway.sessions import Fault, Inflight, Session
 from castform_trainer.gateway.splice import Prompt, Served, build_prompt
 from castform_trainer.gateway.template import TemplateRenderer
 
 RETRY_HEADER = "x-stainless-retry-count"
+LINEAGE_HEADER = "X-Castform-Lineage"
+LONGEST_LINEAGE = 200  # characters
+NO_REPLY: Mapping[str, Any] = {"role": "assistant", "content": None}
 NOTHING = Generation(ids=(), logprobs=(), finish_reason="abort", version=0)
 
 
@@ -66,7 +71,8 @@ class ChatService:
         is_retry = headers.get(RETRY_HEADER, "0") not in ("", "0")
         work = session.find_first_try(request, key, is_retry=is_retry)
         if work is None:
-            work = self._start(session, request, key)
+            lineage = headers.get(LINEAGE_HEADER)
+            work = self._start(session, request, key, lineage and lineage[:LONGEST_LINEAGE])
         await self._wait(session, work)
         calls = self._settle(session, work)
         logprobs = [
@@ -89,7 +95,18 @@ class ChatService:
         tasks = [work.task for work in running if work.task is not None]
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _start(self, session: Session, request: ChatRequest, key: str | None) -> Inflight:
+    def list_calls(self, session: Session) -> list[ModelCall]:
+        """Return a session's records, those of requests that failed for good last.
+
+        Raises RunFailedError when the log cannot be written.
+        """
+        if self.failure is not None:
+            raise self.failure
+        return [*session.calls, *(fault.call for fault in session.faults)]
+
+    def _start(
+        self, session: Session, request: ChatRequest, key: str | None, lineage: str | None
+    ) -> Inflight:
         if self.failure is not None:
             raise ApiError(500, "recording_failed", str(self.failure))
         prompt = build_prompt(
@@ -120,11 +137,13 @@ class ChatService:
             ),
             overrides=overrides,
             generations=[None] * request.asked.n,
+            lineage=lineage,
             started=loop.time(),
         )
         session.next_index += 1
         session.inflight.append(work)
         work.task = loop.create_task(self._sample(session, work))
+        work.task.add_done_callback(lambda task: self._end(session, work, task))
         return work
 
     def _find_room(self, session: Session, prompt: Prompt) -> int:
@@ -145,9 +164,13 @@ class ChatService:
 
     async def _sample(self, session: Session, work: Inflight) -> None:
         async def sample_one(choice: int) -> None:
-            work.generations[choice] = await self._engine.generate(
-                work.prompt.ids, work.samplings[choice], version=session.spec.version
-            )
+            try:
+                work.generations[choice] = await self._engine.generate(
+                    work.prompt.ids, work.samplings[choice], version=session.spec.version
+                )
+            except GenerationCancelled as cancelled:
+                work.generations[choice] = cancelled.partial
+                raise
 
         try:
             if work.request.asked.n == 1:
@@ -157,15 +180,15 @@ class ChatService:
                     for choice in range(work.request.asked.n):
                         group.create_task(sample_one(choice))
         except asyncio.CancelledError:
+            self._settle(session, work, aborted=True)
             raise
         except BaseException as error:
-            session.inflight.remove(work)
             first = error.exceptions[0] if isinstance(error, BaseExceptionGroup) else error
             if not isinstance(first, Exception):
                 raise
-            raise ApiError(
-                500, "engine_error", f"the engine failed: {type(first).__name__}: {first}"
-            ) from first
+            failure = ApiError(500, "engine_error", f"the engine failed: {type(first).__name__}: {first}")
+            self._fail(session, work, failure)
+            raise failure from first
 
     async def _wait(self, session: Session, work: Inflight) -> None:
         assert work.task is not None
@@ -187,10 +210,37 @@ class ChatService:
 
     def _abort_one(self, session: Session, work: Inflight) -> None:
         assert work.task is not None
-        failed = work.task.done() and not work.task.cancelled() and work.task.exception() is not None
-        work.task.cancel()
-        if not failed:
+        work.abandoned = True
+        if not work.task.cancel():
+            self._end(session, work, work.task)
+
+    def _end(self, session: Session, work: Inflight, task: asyncio.Task[None]) -> None:
+        """Record a reply that nobody waited for until its end, or that was cancelled before it began."""
+        if not task.cancelled() and task.exception() is not None:
+            return
+        if work.abandoned and work.calls is None:
             self._settle(session, work, aborted=True)
+
+    def _fail(self, session: Session, work: Inflight, error: ApiError) -> None:
+        """Record that a request has no answer; a later try that succeeds makes it good."""
+        if work not in session.inflight:
+            return
+        session.inflight.remove(work)
+        call = self._make_record(session, work, 0, finish_reason="error", error=error.message)
+        with suppress(RunFailedError):  # kept in `failure`, which every later request is answered with
+            self._write([call])
+        _forget_faults(session, work)
+        session.faults.append(Fault(body_digest=work.request.body_digest, call=call))
+
+    def _write(self, calls: Sequence[ModelCall]) -> None:
+        """Append to the log. RunFailedError, which then stays in `failure`, when the disk refuses."""
+        if self._log is None:
+            return
+        try:
+            self._log.append(calls)
+        except RunFailedError as error:
+            self.failure = error
+            raise
 
     def _settle(self, session: Session, work: Inflight, *, aborted: bool = False) -> list[ModelCall]:
         """Record a request once; return its records. ApiError when they cannot be kept."""
@@ -205,18 +255,17 @@ class ChatService:
             call, reply = self._make_call(session, work, choice, generation, aborted, seconds)
             calls.append(call)
             served.append(reply)
-        if self._log is not None:
-            try:
-                self._log.append(calls)
-            except RunFailedError as error:
-                self.failure = error
-                if aborted:
-                    return calls
-                raise ApiError(500, "recording_failed", str(error)) from error
+        try:
+            self._write(calls)
+        except RunFailedError as error:
+            if aborted:
+                return calls
+            raise ApiError(500, "recording_failed", str(error)) from error
         work.calls = calls
         session.calls += calls
         if not aborted:
             session.history.remember(work.request.digests, served)
+            _forget_faults(session, work)
         return calls
 
     def _check(self, session: Session, work: Inflight, generation: Generation) -> None:
@@ -224,9 +273,8 @@ class ChatService:
             check_generation(generation)
             if generation.finish_reason == "abort":
                 raise ApiError(503, "generation_aborted", "the engine stopped before the reply ended")
-        except ApiError:
-            if work in session.inflight:
-                session.inflight.remove(work)
+        except ApiError as error:
+            self._fail(session, work, error)
             raise
 
     def _make_call(
@@ -238,30 +286,24 @@ class ChatService:
         aborted: bool,
         seconds: float,
     ) -> tuple[ModelCall, Served]:
-        request, prompt, session_id = work.request, work.prompt, session.spec.session_id
-        used = work.samplings[choice]
-        call_id = f"{session_id}/{work.index}/{choice}"
+        request, prompt = work.request, work.prompt
         reply, finish = self._reader.read(
-            generation, prompt_text=prompt.text, stop=used.stop, tools=request.tools, call_key=call_id
-        )
-        call = ModelCall(
-            call_id=call_id,
-            session_id=session_id,
-            index=work.index,
-            choice=choice,
-            messages=request.raw_messages,
+            generation,
+            prompt_text=prompt.text,
+            stop=work.samplings[choice].stop,
             tools=request.tools,
+            call_key=_name_call(session, work, choice),
+        )
+        call = self._make_record(
+            session,
+            work,
+            choice,
             reply=reply,
             finish_reason="abort" if aborted else finish,
-            prompt_ids=prompt.ids,
             sampled_ids=tuple(generation.ids),
             logprobs=tuple(generation.logprobs),
-            prompt_tokens=len(prompt.ids),
             completion_tokens=len(generation.ids),
-            sampling=used,
-            overrides=work.overrides,
             version=generation.version,
-            splice=prompt.splice,
             seconds=seconds,
         )
         served = Served(
@@ -272,6 +314,33 @@ class ChatService:
             message=normalize_messages([reply])[0],
         )
         return call, served
+
+    def _make_record(self, session: Session, work: Inflight, choice: int, **reply: Any) -> ModelCall:
+        """Return the record of a request; `reply` are the fields of `ModelCall` about its answer."""
+        return ModelCall(
+            call_id=_name_call(session, work, choice),
+            session_id=session.spec.session_id,
+            index=work.index,
+            choice=choice,
+            messages=work.request.raw_messages,
+            tools=work.request.tools,
+            prompt_ids=work.prompt.ids,
+            prompt_tokens=len(work.prompt.ids),
+            sampling=work.samplings[choice],
+            overrides=work.overrides,
+            splice=work.prompt.splice,
+            lineage=work.lineage,
+            **{"reply": NO_REPLY, **reply},
+        )
+
+
+def _forget_faults(session: Session, work: Inflight) -> None:
+    digest = work.request.body_digest
+    session.faults = [fault for fault in session.faults if fault.body_digest != digest]
+
+
+def _name_call(session: Session, work: Inflight, choice: int) -> str:
+    return f"{session.spec.session_id}/{work.index}/{choice}"
 
 
 def _derive_call_seed(session: Session, request: ChatRequest, index: int, choice: int) -> int:

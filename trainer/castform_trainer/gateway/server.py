@@ -25,7 +25,7 @@ from castform_trainer.gateway.record import CallLog
 from castform_trainer.gateway.replies import ReplyReader
 from castform_trainer.gateway.routes import make_app
 from castform_trainer.gateway.sessions import Session, SessionTable
-from castform_trainer.gateway.template import TemplateRenderer, find_turn_markers, template_source
+from castform_trainer.gateway.template import TemplateRenderer, find_controls, template_source
 from castform_trainer.gateway.tokens import ChatTokenizer, TextCodec
 
 Result = TypeVar("Result")
@@ -105,7 +105,8 @@ class Gateway:
         """Bind the port and serve. UsageError when the port is taken."""
         sock = self._bind()
         try:
-            codec = TextCodec(self._tokenizer, controls=find_turn_markers(self._tokenizer))
+            controls = find_controls(self._tokenizer, self.engine.eos_token_ids)
+            codec = TextCodec(self._tokenizer, controls=controls)
             renderer = TemplateRenderer(self._tokenizer, codec, self.model_name)
             reader = ReplyReader(
                 codec=codec,
@@ -167,9 +168,7 @@ class Gateway:
 
     async def collect(self, session_id: str) -> Sequence[ModelCall]:
         """Return a session's records so far. Gateway loop only."""
-        if self.failure is not None:
-            raise self.failure
-        return tuple(self.sessions.find(session_id).calls)
+        return tuple(self.service.list_calls(self.sessions.find(session_id)))
 
     async def close_session(self, session_id: str) -> None:
         """End a session and abort what runs in it; an unknown id is fine. Gateway loop only."""

@@ -32,8 +32,21 @@ class Inflight:
     waiters: int = 0
     calls: Sequence[ModelCall] | None = None
     """The records, once written; no later answer changes them."""
+    lineage: str | None = None
+    """What the client says about where in its tree of agents it asks from."""
+    abandoned: bool = False
+    """Its client has gone for good: whoever asks again gets a new sample."""
     started: float = 0.0
     """`loop.time()` of the request."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fault:
+    """A request without an answer, because the engine failed: the rollout behind it is not scored."""
+
+    body_digest: bytes
+    call: ModelCall
+    """What was asked; it has no token data and says what failed in `error`."""
 
 
 @dataclass(kw_only=True, eq=False, slots=True)
@@ -46,6 +59,8 @@ class Session:
     inflight: list[Inflight] = field(default_factory=list)
     """Requests of this session, also answered ones: a retry finds its first try here."""
     calls: list[ModelCall] = field(default_factory=list)
+    faults: list[Fault] = field(default_factory=list)
+    """Requests that the engine failed and that no later try has made good."""
     next_index: int = 0
     expiry: asyncio.TimerHandle | None = None
 
@@ -56,7 +71,7 @@ class Session:
         """
         if key is not None:
             for earlier in self.inflight:
-                if earlier.idempotency_key == key:
+                if earlier.idempotency_key == key and not earlier.abandoned:
                     if earlier.request.body_digest != request.body_digest:
                         raise ApiError(
                             422, "idempotency_key_reused", "this Idempotency-Key belongs to another body"
@@ -64,7 +79,7 @@ class Session:
                     return earlier
         if not is_retry:
             return None
-        same = [e for e in self.inflight if e.request.body_digest == request.body_digest]
+        same = [e for e in self.inflight if e.request.body_digest == request.body_digest and not e.abandoned]
         return next((e for e in same if not e.waiters and e.calls is None), same[-1] if same else None)
 
 

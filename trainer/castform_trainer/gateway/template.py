@@ -235,6 +235,22 @@ def find_turn_markers(tokenizer: ChatTokenizer) -> set[str]:
     return {marker for marker in markers if len(marker) > 2 and marker in text} - {OPEN, CLOSE}
 
 
+def list_end_texts(tokenizer: ChatTokenizer, end_ids: Sequence[int]) -> list[str]:
+    """Return the texts of the ids that end a reply; without ids, that of the tokenizer's own end token."""
+    texts = [str(tokenizer.decode([i], skip_special_tokens=False)) for i in end_ids]
+    own = getattr(tokenizer, "eos_token", None)
+    return texts or ([str(own)] if own else [])
+
+
+def find_controls(tokenizer: ChatTokenizer, end_ids: Sequence[int]) -> set[str]:
+    """Return the texts that only the template and the model may write as control tokens.
+
+    Turn markers and what ends a reply: `end_ids` are those of the model. Serving and finetuning
+    guard the same ones, special or not.
+    """
+    return find_turn_markers(tokenizer).union(list_end_texts(tokenizer, end_ids))
+
+
 def template_source(tokenizer: ChatTokenizer) -> str:
     """Return the text of a tokenizer's chat template(s), empty when it has none."""
     template = tokenizer.chat_template

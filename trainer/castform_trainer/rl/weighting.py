@@ -12,8 +12,9 @@ from collections.abc import Hashable, Sequence
 from typing import Literal
 
 Aggregation = Literal["token_mean", "sequence_mean", "rollout_mean", "constant"]
-"""token_mean: DAPO; sequence_mean: GRPO as published; rollout_mean: a rollout counts once
-however many sequences it was recorded as; constant: Dr. GRPO, divided by a fixed length."""
+"""token_mean: DAPO; sequence_mean: GRPO as published; rollout_mean: the same over all tokens of a
+rollout; constant: Dr. GRPO, divided by a fixed length. In none of them does a rollout weigh more
+because it was recorded as more sequences: with sequence_mean they share the weight of one."""
 
 
 def make_weights(
@@ -34,10 +35,15 @@ def make_weights(
     if aggregation == "constant":
         if not constant_length:
             raise ValueError(f"constant_length is {constant_length}, but `constant` divides by it")
-        return [1.0 / (constant_length * len(set(sequences)))] * len(sequences)
+        return [1.0 / (constant_length * len(set(rollouts)))] * len(sequences)
     owners = sequences if aggregation == "sequence_mean" else rollouts
     lengths = Counter(owners)
-    return [1.0 / (len(lengths) * lengths[owner]) for owner in owners]
+    parts = Counter(rollout for _, rollout in set(zip(owners, rollouts, strict=True)))
+    count = len(set(rollouts))
+    return [
+        1.0 / (count * parts[rollout] * lengths[owner])
+        for owner, rollout in zip(owners, rollouts, strict=True)
+    ]
 
 
 def weighted_sum(terms: Sequence[float], weights: Sequence[float]) -> float:

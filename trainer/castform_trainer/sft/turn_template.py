@@ -21,7 +21,8 @@ from castform_trainer.gateway.call_form import CallForm, find_call_form
 from castform_trainer.gateway.marks import make_marks
 from castform_trainer.gateway.messages import Message, normalize_messages
 from castform_trainer.gateway.template import (
-    find_turn_markers,
+    find_controls,
+    list_end_texts,
     names_tools,
     render_text,
     template_source,
@@ -62,12 +63,8 @@ class TurnTemplate:
         if now is not None and self.reads_clock:
             tokenizer = copy(tokenizer)
             tokenizer.chat_template = pin_clock(tokenizer.chat_template, now)
-        end_texts = [str(tokenizer.decode([i], skip_special_tokens=False)) for i in end_ids]
-        own_end = getattr(tokenizer, "eos_token", None)
-        if not end_texts and own_end:
-            end_texts = [str(own_end)]
-        markers = find_turn_markers(tokenizer)
-        self.codec = TextCodec(tokenizer, controls=markers.union(end_texts), cached_texts=0)
+        end_texts = list_end_texts(tokenizer, end_ids)
+        self.codec = TextCodec(tokenizer, controls=find_controls(tokenizer, end_ids), cached_texts=0)
         ends = [text for text in end_texts if self.codec.find_control_texts(text) == [text]]
         self._tokenizer = tokenizer
         self.canary_ids = tuple(make_canary_ids(tokenizer))
