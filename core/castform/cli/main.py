@@ -26,6 +26,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "bundle": ("castform.cli.bundle", "carry an environment as one file, look into one, try one"),
     "runs": ("castform.cli.runs", "look at runs, stop one"),
     "rescore": ("castform.cli.rescore", "score the rollouts of a run again, without a model"),
+    "sandbox": ("castform.cli.sandbox", "list, check and clean up the places that untrusted programs run in"),
     "doctor": ("castform.cli.doctor", "check this installation"),
     "x": ("castform.cli.x", "run a command that a plugin brings"),
 }
