@@ -1,0 +1,126 @@
+"""A box's processes seen from inside it, where this machine cannot see them: slower, same answers.
+
+A shell of the image, started by the engine with every right in the box, lists and kills them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from castform.sandbox.errors import SandboxError, SandboxGoneError
+from castform_sandbox_docker.attach import StartRefusedError, attach
+from castform_sandbox_docker.life import Life
+from castform_sandbox_docker.processes import MARKER, Process, parse_process
+
+_LIST = (
+    "for d in /proc/[0-9]*; do s=$(cat $d/stat 2>/dev/null) || continue; "
+    f"m=$(tr '\\0' '\\n' <$d/environ 2>/dev/null | sed -n 's/^{MARKER}=//p'); "
+    'echo "${d#/proc/} ${m:--} $s" | tr "\\n" " "; echo; done'
+)
+_ROUNDS = 20
+_MOST_OUTPUT = 4 << 20
+_GROUP_FILES = {
+    ("memory", "memory.limit_in_bytes"): "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+    ("memory", "memory.memsw.limit_in_bytes"): "/sys/fs/cgroup/memory/memory.memsw.limit_in_bytes",
+    ("memory", "memory.oom_control"): "/sys/fs/cgroup/memory/memory.oom_control",
+    ("cpu", "cpu.cfs_quota_us"): "/sys/fs/cgroup/cpu/cpu.cfs_quota_us",
+    ("cpu", "cpu.cfs_period_us"): "/sys/fs/cgroup/cpu/cpu.cfs_period_us",
+    ("pids", "pids.max"): "/sys/fs/cgroup/pids/pids.max",
+    ("memory", "memory.max"): "/sys/fs/cgroup/memory.max",
+    ("memory", "memory.swap.max"): "/sys/fs/cgroup/memory.swap.max",
+    ("memory", "memory.events"): "/sys/fs/cgroup/memory.events",
+    ("cpu", "cpu.max"): "/sys/fs/cgroup/cpu.max",
+}
+_V2_PIDS = "/sys/fs/cgroup/pids.max"
+
+
+class InnerView:
+    """One running box."""
+
+    def __init__(self, life: Life) -> None:
+        self._life = life
+        self._own = secrets.token_hex(8)
+        """Marker of the shells that look; nothing in the box can read it."""
+
+    async def list_processes(self) -> list[Process]:
+        """Return every process of the box that has not ended, but those that look. Ids are the box's own."""
+        found = []
+        for line in (await self._run(_LIST)).decode("utf-8", "replace").splitlines():
+            pid, _, rest = line.partition(" ")
+            marker, _, stat = rest.partition(" ")
+            if not pid.isdigit() or marker == self._own:
+                continue
+            process = parse_process(int(pid), stat, "" if marker == "-" else marker)
+            if process is not None:
+                found.append(process)
+        return found
+
+    async def kill(self, choose: Callable[[list[Process]], Iterable[int]]) -> bool:
+        """Kill what `choose` picks until it picks nothing more; False when that does not come about."""
+        for _ in range(_ROUNDS):
+            try:
+                chosen = sorted(set(choose(await self.list_processes())))
+                if not chosen:
+                    return True
+                words = " ".join(map(str, chosen))
+                await self._run(f"kill -STOP {words} 2>/dev/null; kill -KILL {words} 2>/dev/null; :")
+            except SandboxGoneError:
+                raise
+            except SandboxError:
+                return False  # no shell can be started: the box is full of processes, or has none
+        return False
+
+    async def read_groups(self) -> dict[tuple[str, str], str]:
+        """Return what the files of the box's control groups say inside it, by (controller, file)."""
+        places = {**_GROUP_FILES, ("pids", "v2"): _V2_PIDS}
+        script = "".join(
+            f'echo "{place} $(cat {place} 2>/dev/null | tr "\\n" ";")"; ' for place in places.values()
+        )
+        said: dict[str, str] = {}
+        for line in (await self._run(script)).decode("ascii", "replace").splitlines():
+            place, _, text = line.partition(" ")
+            if text:
+                said[place] = text.rstrip(";").replace(";", "\n")
+        found = {key: said[place] for key, place in places.items() if place in said}
+        if ("pids", "v2") in found:
+            found["pids", "pids.max"] = found.pop(("pids", "v2"))
+        return found
+
+    async def count_oom_kills(self) -> int:
+        """Return how many processes the memory limit killed so far; 0 where nobody counts."""
+        found = await self.read_groups()
+        text = found.get(("memory", "memory.oom_control")) or found.get(("memory", "memory.events")) or ""
+        for line in text.splitlines():
+            name, _, number = line.partition(" ")
+            if name == "oom_kill" and number.isdigit():
+                return int(number)
+        return 0
+
+    async def _run(self, script: str) -> bytes:
+        made: Any = await self._life.call(  # Any: JSON of the engine
+            lambda client: client.exec_create(
+                self._life.container_id,
+                ["/bin/sh", "-c", script],
+                user="0",
+                privileged=True,
+                workdir="/",
+                environment={MARKER: self._own},
+            )
+        )
+        try:
+            async with asyncio.timeout(self._life.engine.timeout_seconds):
+                attached = await attach(self._life.engine, made["Id"], max_output_bytes=_MOST_OUTPUT)
+                try:
+                    await attached.read()
+                finally:
+                    attached.close()
+        except (StartRefusedError, TimeoutError) as error:
+            await self._life.look()
+            raise SandboxError(f"no shell could be started in the box: {error}") from error
+        said: Any = await self._life.call(lambda client: client.exec_inspect(made["Id"]))
+        if not said["Pid"]:
+            raise SandboxError(f"no shell could be started in the box: {attached.stdout.tail[-300:]!r}")
+        return attached.stdout.tail
