@@ -83,10 +83,11 @@ def _list_below(folder: Path, leaves_out: LeavesOut) -> Iterator[Path]:
             yield from _list_below(path, leaves_out)
 
 
-def copy_selected(folder: Path, target: Path, leaves_out: LeavesOut) -> None:
+def copy_selected(folder: Path, target: Path, leaves_out: LeavesOut, *, script: str) -> None:
     """Copy a tests or solution folder over `target`, without what is left out.
 
-    Links become what they lead to: inside the task, which was checked.
+    Links become what they lead to: inside the task, which was checked. Everybody can read the copy,
+    and run its `script`, whatever the modes are here.
     """
     shutil.copytree(
         folder,
@@ -94,6 +95,9 @@ def copy_selected(folder: Path, target: Path, leaves_out: LeavesOut) -> None:
         dirs_exist_ok=True,
         ignore=lambda parent, names: [name for name in names if leaves_out(Path(parent) / name)],
     )
+    for path in [target, *target.rglob("*")]:
+        runs = path.is_dir() or path == target / script
+        path.chmod(path.stat().st_mode | (0o555 if runs else 0o444))
 
 
 def make_ignore(task: Path) -> LeavesOut:

@@ -1,0 +1,366 @@
+"""One attempt at a Harbor task: box, agent, verification, reward; in Harbor's order, in Harbor's folders.
+
+The reward is apart from the status. What fails that is not the agent leaves no reward, and never a
+zero. Every box is closed whatever happens, a cancellation included.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from castform.errors import CastformError
+from castform.harness.contract import Harness, HarnessError, HarnessResult
+from castform.sandbox.contract import BoxRequest, Capabilities, ModelEndpoint, SandboxProvider
+from castform.sandbox.errors import ExecTimeoutError
+from castform_harbor.artifacts import Carried, collect_artifacts, place_artifacts, run_collect_hooks
+from castform_harbor.box import AGENT_LOGS, Box, start_box
+from castform_harbor.errors import StepSetupError
+from castform_harbor.healthcheck import wait_until_healthy
+from castform_harbor.output import (
+    CONFIG_FILE,
+    ERROR_FILE,
+    LOCK_FILE,
+    LOG_FILE,
+    RESULT_FILE,
+    TrialLog,
+    make_trial_folder,
+    write_json,
+)
+from castform_harbor.reference_agents import bind_harness
+from castform_harbor.result_document import TrialIdentity, make_config, make_lock, make_result
+from castform_harbor.secrets_scrub import scrub_folder
+from castform_harbor.support import check_supported
+from castform_harbor.task import HarborTask
+from castform_harbor.task_config import StepConfig
+from castform_harbor.trial_plan import TrialPlan, make_plan
+from castform_harbor.trial_record import (
+    STATUS_OF,
+    Record,
+    Span,
+    choose_failure,
+    combine_rewards,
+    timed,
+)
+from castform_harbor.trial_types import GRADED, StepOutcome, TrialOptions, TrialOutcome, TrialStatus
+from castform_harbor.verifier import clear_verifier, fetch_logs, verify
+
+__all__ = ["StepOutcome", "TrialOptions", "TrialOutcome", "TrialStatus", "run_trial"]
+
+AGENT_GRACE_SECONDS = 30.0
+"""How much later than the harness's own limit, inside the box, the agent is given up from outside."""
+STEP_SETUP_SECONDS = 600.0
+TRAJECTORY_FILE = "trajectory.json"
+
+
+async def run_trial(
+    task: HarborTask,
+    *,
+    harness: Harness,
+    provider: SandboxProvider,
+    trials_dir: Path,
+    trial_name: str,
+    endpoint: ModelEndpoint | None = None,
+    options: TrialOptions | None = None,
+    capabilities: Capabilities | None = None,
+) -> TrialOutcome:
+    """Run one attempt and return how it ended; its files lie in `trials_dir/trial_name`.
+
+    What goes wrong on the way is in the outcome, not raised. Raises UsageError, before anything
+    starts, for what the sandboxes or this machine do not have (`capabilities` spares the provider's
+    check), for a folder that is there already; CancelledError when cancelled, after every box is
+    closed and result.json says so.
+    """
+    options = options or TrialOptions()
+    capabilities = capabilities or await provider.check()
+    check_supported(task, capabilities, options)
+    plan = make_plan(task, options, capabilities, trial_name=trial_name)
+    folder = make_trial_folder(trials_dir, trial_name)
+    identity = TrialIdentity(
+        task=task,
+        trial_name=trial_name,
+        trials_dir=trials_dir,
+        agent=harness.name,
+        agent_version=harness.version,
+        model=endpoint.model if endpoint else None,
+        provider=provider.name,
+        options=options,
+    )
+    write_json(folder / LOCK_FILE, make_lock(identity))
+    write_json(folder / CONFIG_FILE, make_config(identity))
+    trial = _Trial(plan, identity, harness, provider, endpoint, folder)
+    try:
+        return await trial.run()
+    finally:
+        trial.write_result()
+
+
+class _Trial:
+    """What is going on in one trial."""
+
+    def __init__(
+        self,
+        plan: TrialPlan,
+        identity: TrialIdentity,
+        harness: Harness,
+        provider: SandboxProvider,
+        endpoint: ModelEndpoint | None,
+        folder: Path,
+    ) -> None:
+        self._plan = plan
+        self._identity = identity
+        self._harness = harness
+        self._provider = provider
+        self._endpoint = endpoint
+        self._folder = folder
+        self._log = TrialLog(folder / LOG_FILE)
+        self._records: list[Record] = []
+        self._before = Record()
+        self._warnings = list(plan.task.warnings)
+        self._whole, self._start_span, self._setup_span = Span(), Span(), Span()
+        self._tests_were_here = False
+
+    async def run(self) -> TrialOutcome:
+        """Go through the phases. Whatever they raise is noted; a cancellation goes on."""
+        with timed(self._whole):
+            try:
+                await self._go()
+            except asyncio.CancelledError as error:
+                self._fail(self._before, error)
+                raise
+            except (CastformError, HarnessError) as error:
+                self._fail(self._before, error)
+            except Exception as error:  # noqa: BLE001 - a provider's or an agent program's own fault
+                self._fail(self._before, error)
+        return self._make_outcome()
+
+    async def _go(self) -> None:
+        plan = self._plan
+        request, loose, warnings = plan.agent_request()
+        self._warn(warnings)
+        async with self._open(request, loose, "the agent's box") as box:
+            await wait_until_healthy(box, plan.task.config.environment.healthcheck)
+            await self._set_up(box)
+            for step in plan.phases:
+                record = Record(name=step.name if step else None)
+                self._records.append(record)
+                await self._run_step(box, step, record, is_last=step is plan.phases[-1])
+                if self._stops_after(step, record):
+                    break
+
+    async def _set_up(self, box: Box) -> None:
+        limit = self._plan.setup_seconds()
+        with timed(self._setup_span):
+            try:
+                async with asyncio.timeout(limit):
+                    await self._harness.setup(box.sandbox)
+            except TimeoutError as error:
+                raise HarnessError(f"setting up {self._harness.name} took longer than {limit:g} s") from error
+        self._log.write(f"{self._harness.name} is set up")
+
+    async def _run_step(self, box: Box, step: StepConfig | None, record: Record, *, is_last: bool) -> None:
+        place = self._folder / "steps" / step.name if step else self._folder
+        try:
+            if step is not None:
+                await self._prepare_step(box, step)
+            await self._run_agent(box, step, record)
+            carried = await self._carry_out(box, step, place)
+            if not self._plan.options.verify or record.status not in GRADED:
+                return
+            with timed(record.verifier_span):
+                await self._verify(box, step, record, place, carried, is_last=is_last)
+        except (CastformError, HarnessError) as error:
+            self._fail(record, error)
+        except asyncio.CancelledError as error:
+            record.fail(error)
+            raise
+        except Exception as error:  # noqa: BLE001 - a provider's or an agent program's own fault
+            self._fail(record, error)
+
+    async def _prepare_step(self, box: Box, step: StepConfig) -> None:
+        """Make the box what the step starts from: no trace of an earlier one's tests, its own files."""
+        await box.keep('rm -rf -- "$1" && mkdir -p "$1" && chmod 777 "$1"', AGENT_LOGS)
+        if self._tests_were_here:
+            await clear_verifier(box, tests=True, looks=False)
+            self._tests_were_here = False
+        files = self._plan.task.step_folder(step.name) / "workdir"
+        user = self._plan.agent_of(step).user
+        if files.is_dir():
+            await box.sandbox.upload(files, box.workdir)
+        if (files / "setup.sh").is_file() or step.healthcheck is not None:
+            await box.use_network(self._plan.agent_request()[0].network)
+        if (files / "setup.sh").is_file():
+            script = f"{box.workdir.rstrip('/')}/setup.sh"
+            done = await box.sandbox.exec([box.shell, script], user=user, timeout_seconds=STEP_SETUP_SECONDS)
+            if done.exit_code != 0:
+                told = (done.error_text or done.text).strip()[-500:]
+                raise StepSetupError(
+                    f"setup.sh of step {step.name} ended with exit code {done.exit_code}: {told}"
+                )
+        await wait_until_healthy(box, step.healthcheck, user=user)
+
+    async def _run_agent(self, box: Box, step: StepConfig | None, record: Record) -> None:
+        """Let the agent work; how it ends is noted, a failure of anything else is raised."""
+        plan = self._plan
+        policy = plan.agent_network(step)
+        await box.use_network(policy or plan.agent_request()[0].network)
+        task = plan.agent_task(step, box)
+        harness = bind_harness(self._harness, plan.task, step.name if step else None, plan.host_env)
+        limit = task.timeout_seconds
+        self._log.write(f"{harness.name} starts" + (f" on step {step.name}" if step else ""))
+        with timed(record.agent_span):
+            try:
+                async with asyncio.timeout(None if limit is None else limit + AGENT_GRACE_SECONDS) as scope:
+                    result = await harness.run(task, box.sandbox, self._endpoint)
+            except ExecTimeoutError:
+                result = HarnessResult(status="timeout")
+            except TimeoutError:
+                if not scope.expired():
+                    raise
+                await box.sandbox.end_processes()
+                result = HarnessResult(status="timeout")
+        record.agent_result = result
+        status = STATUS_OF[result.status]
+        if status != "ok":
+            record.note_agent(status, _describe_ending(result, limit))
+        self._log.write(f"{harness.name} ended: {status}")
+
+    async def _carry_out(self, box: Box, step: StepConfig | None, place: Path) -> list[Carried]:
+        """Copy logs and artifacts out of the agent's box, after the hooks that write them."""
+        most = self._plan.options.max_download_bytes
+        self._warn(await fetch_logs(box, AGENT_LOGS, place / "agent", max_bytes=most))
+        result = self._records[-1].agent_result
+        if result is not None and result.trajectory is not None:
+            (place / "agent").mkdir(parents=True, exist_ok=True)
+            write_json(place / "agent" / TRAJECTORY_FILE, result.trajectory)
+        self._warn(await run_collect_hooks(box, self._plan.hooks_of(step)))
+        carried = await collect_artifacts(
+            box, self._plan.artifacts_of(step), place / "artifacts", max_bytes=most
+        )
+        for item in carried:
+            if item.problem:  # for a task's author; an agent that wrote nothing is no fault of the run
+                self._log.write(f"artifact {item.source} was not carried out: {item.problem}")
+        return carried
+
+    async def _verify(
+        self,
+        box: Box,
+        step: StepConfig | None,
+        record: Record,
+        place: Path,
+        carried: list[Carried],
+        *,
+        is_last: bool,
+    ) -> None:
+        plan, mode = self._plan, self._plan.mode_of(step)
+        record.verifier = mode
+        most = plan.options.max_download_bytes
+        if mode == "shared":
+            if not plan.options.keep_agent_processes:
+                await box.sandbox.end_processes()
+            await box.use_network(plan.verifier_network(step))
+            self._tests_were_here = True
+            found = await verify(box, plan.tests_of(step), place / "verifier", max_bytes=most)
+        else:
+            if is_last:
+                await box.sandbox.close()
+            request, loose = plan.verifier_request(step)
+            async with self._open(request, loose, "the verifier's box") as own:
+                self._warn(await place_artifacts(own, carried))
+                found = await verify(own, plan.tests_of(step), place / "verifier", max_bytes=most)
+        self._warn(found.warnings)
+        record.rewards = found.rewards.values
+        record.test_exit_code = found.exit_code
+        self._log.write(f"the tests ended with exit code {found.exit_code}: {dict(found.rewards.values)}")
+
+    def _stops_after(self, step: StepConfig | None, record: Record) -> bool:
+        """Say whether the steps end here: one failed without a reward, or did not reach what it had to."""
+        if record.status not in GRADED or step is None:
+            return True
+        if not self._plan.options.verify:
+            return False
+        rewards = record.rewards or {}
+        return any(
+            name not in rewards or rewards[name] < threshold for name, threshold in step.min_reward.items()
+        )
+
+    @asynccontextmanager
+    async def _open(self, request: BoxRequest, loose: Path | None, what: str) -> AsyncIterator[Box]:
+        span = Span() if self._start_span.started else self._start_span
+        with timed(span):
+            box = await start_box(self._provider, request, upload=loose)
+        self._log.write(f"{what} started in {span.seconds:.2f} s: {box.sandbox.id}")
+        self._warn(box.sandbox.notes)
+        try:
+            yield box
+        finally:
+            try:
+                await box.sandbox.close()
+            except Exception as error:  # noqa: BLE001 - a provider's own fault; the trial's end stands
+                self._warn([f"{what} could not be closed: {error}"])
+
+    def _warn(self, warnings: Iterable[str]) -> None:
+        for warning in warnings:
+            if warning not in self._warnings:
+                self._warnings.append(warning)
+                self._log.write(f"warning: {warning}")
+
+    def _fail(self, record: Record, error: BaseException) -> None:
+        record.fail(error)
+        self._log.write(f"{record.status}: {record.error}")
+        text = "".join(traceback.format_exception(error))
+        (self._folder / ERROR_FILE).write_text(text, encoding="utf-8")
+
+    def _make_outcome(self) -> TrialOutcome:
+        records = [self._before, *self._records]
+        failure = choose_failure(records)
+        seconds = {
+            "environment_setup": self._start_span.seconds,
+            "agent_setup": self._setup_span.seconds,
+            "agent_execution": sum(record.agent_span.seconds for record in self._records),
+            "verifier": sum(record.verifier_span.seconds for record in self._records),
+            "total": self._whole.seconds,
+        }
+        rewards = combine_rewards(self._records, self._plan.task.config.reward_strategy)
+        return TrialOutcome(
+            task_name=self._plan.task.name,
+            trial_name=self._identity.trial_name,
+            trial_dir=self._folder,
+            status=failure.status if failure else "ok",
+            error=failure.error if failure else None,
+            rewards=rewards if self._before.status == "ok" else None,
+            steps=tuple(record.as_outcome() for record in self._records),
+            warnings=tuple(self._warnings),
+            seconds={name: round(value, 3) for name, value in seconds.items()},
+        )
+
+    def write_result(self) -> None:
+        """Write result.json, after the secrets are out of the other files."""
+        outcome = self._make_outcome()
+        secrets = self._plan.secrets()
+        result = make_result(
+            self._identity,
+            records=self._records,
+            before=self._before,
+            rewards=outcome.rewards,
+            status=outcome.status,
+            error=outcome.error,
+            warnings=outcome.warnings,
+            whole=self._whole,
+            environment_setup=self._start_span,
+            agent_setup=self._setup_span,
+            folder=self._folder,
+        )
+        write_json(self._folder / RESULT_FILE, result)
+        scrub_folder(self._folder, secrets)
+
+
+def _describe_ending(result: HarnessResult, limit: float | None) -> str:
+    if result.status == "timeout":
+        return "the agent ran out of time" + (f" ({limit:g} s)" if limit is not None else "")
+    if result.status == "nonzero_exit":
+        return f"the agent ended with exit code {result.exit_code}"
+    return f"the agent ended: {result.status.replace('_', ' ')}"

@@ -1,0 +1,2 @@
+#!/bin/bash
+echo buoy > /logs/artifacts/word.txt

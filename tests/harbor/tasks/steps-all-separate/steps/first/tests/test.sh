@@ -1,0 +1,2 @@
+#!/bin/bash
+bash /tests/compare.sh /work/first.txt one separate

@@ -1,0 +1,3 @@
+#!/bin/bash
+[ ! -e /tests ] || exit 1
+echo two > /work/second.txt

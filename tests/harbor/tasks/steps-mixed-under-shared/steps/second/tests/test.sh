@@ -1,0 +1,2 @@
+#!/bin/bash
+bash /tests/compare.sh /work/second.txt two separate

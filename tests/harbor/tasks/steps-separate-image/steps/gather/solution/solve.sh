@@ -1,0 +1,2 @@
+#!/bin/bash
+printf 'cod\nhake\nling\n' > /work/names.txt

@@ -1,0 +1,2 @@
+#!/bin/bash
+wc -l < /work/names.txt > /work/report.txt

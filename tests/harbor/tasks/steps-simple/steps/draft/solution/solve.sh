@@ -1,0 +1,2 @@
+#!/bin/bash
+cp topic-copy.txt draft.txt

@@ -1,0 +1,2 @@
+#!/bin/bash
+cp topic.txt topic-copy.txt
