@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from castform.fidelity import CallFidelity, count_calls, sum_fidelity
 from castform.intervals import bootstrap_interval
 from castform.lengths import RolloutLengths, measure_lengths
 from castform.rollouts import Rollout, RolloutGroup
@@ -35,6 +36,8 @@ class RolloutResult:
     """Of each model call, in order."""
     lengths: RolloutLengths
     seconds: float
+    fidelity: CallFidelity | None = None
+    """None where the calls have no token data."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -112,6 +115,11 @@ class EvalResult:
         return _counts(reason for rollout in self.rollouts for reason in rollout.finish_reasons)
 
     @property
+    def fidelity(self) -> CallFidelity | None:
+        """What the prompts of all calls were made of; None where the calls have no token data."""
+        return sum_fidelity([rollout.fidelity for rollout in self.rollouts])
+
+    @property
     def components(self) -> list[str]:
         return sorted({name for rollout in self.rollouts for name in rollout.rewards})
 
@@ -173,7 +181,7 @@ class EvalResult:
 
     def as_dict(self, *, with_examples: bool = True) -> dict[str, Any]:
         """Return everything as JSON values; `from_dict` reads it back when the examples are in it."""
-        score = self.score()
+        score, fidelity = self.score(), self.fidelity
         ks = sorted({1, *(2**i for i in range(1, 12) if 2**i <= self.samples), self.samples})
         data: dict[str, Any] = {
             "name": self.name,
@@ -198,6 +206,7 @@ class EvalResult:
             "seconds_per_rollout": self.seconds_per_rollout,
             "termination_reasons": self.termination_reasons,
             "finish_reasons": self.finish_reasons,
+            "fidelity": None if fidelity is None else asdict(fidelity),
             "lengths": {
                 name: self.length(name)
                 for name in ("turns", "prompt_tokens", "completion_tokens", "context_tokens")
@@ -224,6 +233,7 @@ class EvalResult:
                                 **rollout,
                                 "finish_reasons": tuple(rollout["finish_reasons"]),
                                 "lengths": RolloutLengths(**rollout["lengths"]),
+                                "fidelity": _read_fidelity(rollout.get("fidelity")),
                             }
                         )
                         for rollout in example["rollouts"]
@@ -232,6 +242,10 @@ class EvalResult:
                 for example in data["per_example"]
             ),
         )
+
+
+def _read_fidelity(counts: Mapping[str, int] | None) -> CallFidelity | None:
+    return None if counts is None else CallFidelity(**counts)
 
 
 def pass_at_k(n: int, c: int, k: int) -> float:
@@ -259,6 +273,7 @@ def _summarize(rollout: Rollout) -> RolloutResult:
         termination_reason=rollout.termination_reason,
         error=rollout.error,
         finish_reasons=tuple(call.finish_reason for call in rollout.calls),
+        fidelity=count_calls(rollout.calls),
         lengths=measure_lengths(rollout.calls),
         seconds=rollout.seconds,
     )

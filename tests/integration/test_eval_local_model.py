@@ -89,6 +89,12 @@ def test_every_rollout_leads_to_its_tokens(place, castform):
     text = json.dumps(lines)
     assert rollout["call_ids"]
     assert all(call_id in text for call_id in rollout["call_ids"])
+    own = [line for line in lines if line["call_id"] in rollout["call_ids"]]
+    assert rollout["fidelity"]["first_calls"] == len(own)
+    assert rollout["fidelity"]["sampled_tokens"] == sum(len(line["sampled_ids"]) for line in own)
+    assert data["fidelity"]["sampled_tokens"] == sum(len(line["sampled_ids"]) for line in lines)
+    _, out, _ = castform("runs", "rollout", data["run_id"], rollout_id)
+    assert f"calls {len(own)} first, 0 spliced, 0 forked" in out
 
 
 def test_the_same_seed_gives_the_same_figures(place, castform):

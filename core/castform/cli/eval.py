@@ -202,6 +202,8 @@ def print_result(result: EvalResult) -> None:
     print_text(f"rollouts ended  {_counts(result.termination_reasons)}")
     if result.finish_reasons:
         print_text(f"replies ended  {_counts(result.finish_reasons)}")
+    if result.fidelity is not None:
+        print_text(f"recorded       {result.fidelity.describe()}")
 
 
 def _mean_row(name: str, mean: Mean) -> list[str]:

@@ -14,7 +14,9 @@ from castform.safe_text import safe_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
+    from castform.fidelity import CallFidelity
     from castform.runs import EvalRecord, RolloutRecord, RunRecord, RunStore, ScalarPoint
 
 _ACTIVE = ("pending", "running")
@@ -261,25 +263,34 @@ def _rollout(store: RunStore, args: argparse.Namespace) -> int:
     record = store.find_run(args.run_id)
     rollout = store.get_rollout(record.run_id, args.rollout_id)
     pin = store.get_pin(rollout.pin) if rollout.pin else None
+    calls = None
+    if rollout.calls_path is not None and record.run_dir is not None:
+        calls = record.run_dir / rollout.calls_path
+    fidelity = _count_calls(calls, rollout)
     if args.json:
-        calls = (
-            None
-            if rollout.calls_path is None or record.run_dir is None
-            else record.run_dir / rollout.calls_path
-        )
         print_json(
             {
                 "run_id": record.run_id,
                 **_rollout_dict(rollout, with_messages=True),
                 "calls_file": calls,
+                "fidelity": None if fidelity is None else asdict(fidelity),
                 "environment": pin.pin if pin else None,
             }
         )
         return 0
     from castform.cli.transcript import print_rollout
 
-    print_rollout(rollout, environment=describe_pin(pin.pin) if pin else None)
+    print_rollout(rollout, environment=describe_pin(pin.pin) if pin else None, fidelity=fidelity)
     return 0
+
+
+def _count_calls(path: Path | None, rollout: RolloutRecord) -> CallFidelity | None:
+    """Count what the call log says of a rollout; None when the log is not there."""
+    from castform.call_log import CallIndex
+    from castform.fidelity import count_calls
+
+    calls = CallIndex(path).read(rollout.call_ids) if path is not None else None
+    return None if calls is None else count_calls(calls)
 
 
 def _answers(store: RunStore, args: argparse.Namespace) -> int:

@@ -10,10 +10,13 @@ from castform.cli.output import print_fields, print_text
 from castform.safe_text import safe_line, safe_text
 
 if TYPE_CHECKING:
+    from castform.fidelity import CallFidelity
     from castform.runs import RolloutRecord
 
 
-def print_rollout(rollout: RolloutRecord, *, environment: str | None = None) -> None:
+def print_rollout(
+    rollout: RolloutRecord, *, environment: str | None = None, fidelity: CallFidelity | None = None
+) -> None:
     """Write the rewards, then the conversation. Nothing in it can steer the terminal."""
     fields: dict[str, object] = {
         "rollout": safe_line(rollout.rollout_id),
@@ -39,6 +42,8 @@ def print_rollout(rollout: RolloutRecord, *, environment: str | None = None) -> 
     if environment is not None:
         fields["environment"] = safe_line(environment)
     fields["length"] = f"{', '.join(tokens)}, {rollout.seconds:.2f} s"
+    if fidelity is not None:
+        fields["recorded"] = fidelity.describe()
     print_fields(fields)
     print_messages(rollout.messages)
 

@@ -15,6 +15,7 @@ import pytest
 
 from benchmax.envs import BaseEnv, Example, RolloutOutcome
 from castform.calls import Sampling
+from castform.fidelity import count_calls
 from castform.rollouts import ENGINE_ERROR, run_group
 from castform_trainer.engines.contract import Generation, GenerationCancelled
 from castform_trainer.gateway.fake_tokenizer import PLAIN, make_fake_tokenizer
@@ -269,6 +270,9 @@ async def test_after_a_compaction_the_summary_and_both_contexts_are_trained_once
     segments = build_segments(calls)
     assert len(segments) == 2 and segments[0].ids[:5] == segments[1].ids[:5]
     assert [span.call_id for s in segments for span in s.spans] == [f"s/{i}/0" for i in range(5)]
+    shown = count_calls(calls)
+    assert shown is not None and (shown.first_calls, shown.spliced_calls, shown.forked_calls) == (2, 3, 0)
+    assert shown.spliced_tokens == sum(len(calls[i].prompt_ids) for i in (1, 2, 4))
     counts = count_fidelity(calls)
     assert counts.trained_tokens == counts.sampled_tokens == sum(len(c.sampled_ids) for c in calls)
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from castform.eval_result import EvalResult
+from castform.fidelity import count_calls, sum_fidelity
 from castform.plugins.events import GroupScored
 from castform.rollouts import RolloutGroup
 from castform_trainer.learning.reporter import Reporter
@@ -74,6 +75,9 @@ def rollout_scalars(judged: Sequence[JudgedGroup]) -> dict[str, float]:
     for name in sorted({name for rollout in scored for name in rollout.rewards}):
         values = [rollout.rewards[name] for rollout in scored if name in rollout.rewards]
         scalars[f"reward/component/{name}"] = statistics.fmean(values)
+    fidelity = sum_fidelity([count_calls(rollout.calls) for rollout in rollouts])
+    if fidelity is not None:
+        scalars |= {f"fidelity/{name}": float(value) for name, value in asdict(fidelity).items()}
     calls = [call for rollout in rollouts for call in rollout.calls]
     if calls:
         scalars["tokens/sampled"] = float(sum(len(call.sampled_ids or ()) for call in calls))
@@ -115,6 +119,8 @@ def eval_scalars(result: EvalResult) -> dict[str, float]:
     scalars = {"eval/scored": float(sum(rollout.score is not None for rollout in result.rollouts))}
     if score is not None:
         scalars["eval/score"] = score.mean
+    if result.fidelity is not None:
+        scalars |= {f"fidelity/{name}": float(value) for name, value in asdict(result.fidelity).items()}
     for name in result.components:
         mean = result.component(name)
         if mean is not None:
