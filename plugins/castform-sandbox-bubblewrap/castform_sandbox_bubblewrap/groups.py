@@ -1,0 +1,181 @@
+"""Control groups of boxes, by version 1 or 2, where this process may make them.
+
+A box's group lies in `castform/` at the top of each hierarchy, as other engines' do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from castform.sandbox.contract import Limits
+from castform.sandbox.errors import SandboxStartError
+
+CONTROLLERS = ("cpu", "memory", "pids")
+_PERIOD = 100_000
+_MIB = 1 << 20
+_REMOVE_SECONDS = 5.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Groups:
+    """Where groups of boxes are made."""
+
+    version: int
+    places: Mapping[str, Path]
+    """The parent folder by controller; one and the same for all in version 2."""
+
+    def make(self, name: str, limits: Limits) -> list[Path]:
+        """Make a box's groups with its limits and return their folders. SandboxStartError where one is not taken."""
+        made: list[Path] = []
+        try:
+            for controller in CONTROLLERS:
+                if controller not in self.places:
+                    continue
+                folder = self.places[controller] / name
+                if folder not in made:
+                    folder.mkdir()
+                    made.append(folder)
+                for file, value in settings(self.version, controller, limits).items():
+                    _set(folder / file, value)
+        except OSError as error:
+            remove_groups(made)
+            raise SandboxStartError(f"the limits of the sandbox cannot be set: {error}") from error
+        except BaseException:
+            remove_groups(made)
+            raise
+        return made
+
+
+def settings(version: int, controller: str, limits: Limits) -> dict[str, str]:
+    """Return files and values that hold one kind of limit, in the order in which they are written."""
+    if controller == "memory" and limits.memory_mb is not None:
+        size = str(limits.memory_mb * _MIB)
+        if version == 1:
+            return {"memory.limit_in_bytes": size, "memory.memsw.limit_in_bytes": size}
+        return {"memory.max": size, "memory.swap.max": "0"}
+    if controller == "pids" and limits.pids is not None:
+        return {"pids.max": str(limits.pids)}
+    if controller == "cpu" and limits.cpus is not None:
+        quota = str(max(1000, int(limits.cpus * _PERIOD)))
+        if version == 1:
+            return {"cpu.cfs_period_us": str(_PERIOD), "cpu.cfs_quota_us": quota}
+        return {"cpu.max": f"{quota} {_PERIOD}"}
+    return {}
+
+
+def find_groups(mounts: str | None = None) -> Groups | None:
+    """Return where groups can be made, tried by making one; None where that is nowhere."""
+    text = Path("/proc/self/mountinfo").read_text() if mounts is None else mounts
+    tops: dict[str, Path] = {}
+    unified: Path | None = None
+    for line in text.splitlines():
+        left, _, right = line.partition(" - ")
+        place, (kind, _, options) = Path(left.split()[4]), right.split()[:3]
+        if kind == "cgroup":
+            tops |= {name: place for name in options.split(",") if name in CONTROLLERS}
+        elif kind == "cgroup2":
+            unified = place
+    found: dict[str, Path] = {}
+    for controller, top in tops.items():
+        with contextlib.suppress(OSError):
+            found[controller] = _prepare(top / "castform")
+    if found:
+        return Groups(version=1, places=found)
+    return None if unified is None else _find_unified(unified)
+
+
+def _find_unified(top: Path) -> Groups | None:
+    """Return what version 2 has, at the top or below the group that a service manager handed to this user."""
+    for base in (top, *_delegated(top)):
+        with contextlib.suppress(OSError):
+            offered = (base / "cgroup.controllers").read_text().split()
+            wanted = [name for name in CONTROLLERS if name in offered]
+            for name in wanted:
+                _enable(base, name)
+            parent = base / "castform"
+            parent.mkdir(exist_ok=True)
+            for name in wanted:
+                _enable(parent, name)
+            _prepare(parent)
+            if wanted:
+                return Groups(version=2, places=dict.fromkeys(wanted, parent))
+    return None
+
+
+def _delegated(top: Path) -> list[Path]:
+    own = next(
+        (line[3:] for line in Path("/proc/self/cgroup").read_text().splitlines() if line.startswith("0::")),
+        "/",
+    )
+    parts = own.strip("/").split("/")
+    depth = next((place for place, part in enumerate(parts) if part == f"user@{os.getuid()}.service"), None)
+    return [] if depth is None else [top.joinpath(*parts[: depth + 1])]
+
+
+def _enable(folder: Path, controller: str) -> None:
+    if controller not in (folder / "cgroup.subtree_control").read_text().split():
+        (folder / "cgroup.subtree_control").write_text(f"+{controller}")
+
+
+def _prepare(parent: Path) -> Path:
+    """Return a folder in which groups can be made. OSError where they cannot."""
+    parent.mkdir(exist_ok=True)
+    trial = parent / f"trial-{os.getpid()}-{time.monotonic_ns()}"
+    trial.mkdir()
+    trial.rmdir()
+    return parent
+
+
+def _set(file: Path, value: str) -> None:
+    """Write a limit and read it back. OSError when it is not there; without swap accounting its file is missing."""
+    if not file.exists() and ("memsw" in file.name or "swap" in file.name):
+        return
+    file.write_text(value)
+    got = file.read_text().strip()
+    if got != value:
+        raise OSError(f"{file.name} is {got} after {value} was written")
+
+
+def kill_group(folder: Path) -> None:
+    """Kill all processes of a group."""
+    with contextlib.suppress(OSError):
+        (folder / "cgroup.kill").write_text("1")
+    with contextlib.suppress(OSError):
+        for line in (folder / "cgroup.procs").read_text().split():
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(int(line), 9)
+
+
+def remove_groups(folders: Sequence[Path]) -> None:
+    """Remove a box's groups, killing what is still in them."""
+    for folder in folders:
+        deadline = time.monotonic() + _REMOVE_SECONDS
+        while True:
+            try:
+                folder.rmdir()
+            except FileNotFoundError:
+                break
+            except OSError:
+                if time.monotonic() > deadline:
+                    break
+                kill_group(folder)
+                time.sleep(0.005)  # until the kernel has taken the last process out
+            else:
+                break
+
+
+def count_out_of_memory(groups: Sequence[Path]) -> int:
+    """Return how many processes of a box the kernel has ended for want of memory."""
+    for group in groups:
+        for name in ("memory.oom_control", "memory.events"):
+            with contextlib.suppress(OSError, ValueError):
+                for line in (group / name).read_text().splitlines():
+                    word, _, number = line.partition(" ")
+                    if word == "oom_kill":
+                        return int(number)
+    return 0

@@ -1,0 +1,261 @@
+"""The first process of a box: starts commands that the host asks for, and ends them.
+
+One packet of the socket is one message, JSON of at most 64 KiB; what can be longer comes in a
+memory file beside it. It never waits for a command, and allocates nothing that a command controls.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import socket
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from . import kernel, program, tree, watch
+
+PACKET_BYTES = 1 << 16
+_TICK_SECONDS = 0.01
+_KILL_SECONDS = 10.0
+_KEPT_CAPABILITIES = frozenset({0, 1, 3, 4, 5, 6, 7, 8, 10, 18, 31})
+"""chown, dac_override, fowner, fsetid, kill, setgid, setuid, setpcap, net_bind_service, sys_chroot, setfcap."""
+
+
+@dataclass
+class Command:
+    """A command that runs, or has left something that runs."""
+
+    number: int
+    holder: int
+    status_end: int
+    deadline: float | None
+    told: bool = False
+    answered: bool = False
+    said: bytes = b""
+    timed_out: bool = False
+    killing_since: float | None = None
+    asked_by: int | None = None
+
+
+class Init:
+    """The first process's state."""
+
+    def __init__(self, link: socket.socket) -> None:
+        self.link = link
+        self.commands: dict[int, Command] = {}
+        self.ending: int | None = None
+        self.watcher = watch.Watcher()
+        self.wake_end, wake_start = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # which the first process of a namespace ignores
+        signal.set_wakeup_fd(wake_start, warn_on_full_buffer=False)
+
+    def run(self) -> None:
+        """Serve until the host is gone."""
+        self.send({"ready": os.getpid()})
+        while True:
+            self.wait()
+            self.reap()
+            self.expire()
+            self.press_on()
+            reason = self.watcher.check(start=self.ending is None)
+            if reason is not None:
+                self.send({"over": reason})
+                return
+
+    def wait(self) -> None:
+        poll = select.poll()
+        poll.register(self.link, select.POLLIN)
+        poll.register(self.wake_end, select.POLLIN)
+        statuses = {command.status_end: command for command in self.commands.values() if not command.told}
+        for descriptor in statuses:
+            poll.register(descriptor, select.POLLIN)
+        for descriptor, _ in poll.poll(self.patience()):
+            if descriptor == self.link.fileno():
+                self.receive()
+            elif descriptor == self.wake_end:
+                os.read(self.wake_end, 4096)
+            elif descriptor in statuses:
+                self.hear(statuses[descriptor])
+
+    def patience(self) -> float | None:
+        """Return for how many milliseconds nothing has to be looked at."""
+        if self.ending is not None or any(one.killing_since for one in self.commands.values()):
+            return _TICK_SECONDS * 1000
+        times = [one.deadline for one in self.commands.values() if one.deadline is not None and not one.told]
+        limit = self.watcher.pause()
+        waits = [max(0.0, when - time.monotonic()) for when in times] + ([] if limit is None else [limit])
+        return None if not waits else min(waits) * 1000 + 1
+
+    def receive(self) -> None:
+        data, descriptors, _, _ = socket.recv_fds(self.link, PACKET_BYTES, 8)
+        if not data:
+            os._exit(0)  # the host is gone; the kernel ends everything else
+        message: dict[str, Any] = json.loads(data)  # Any: JSON
+        number = message["number"]
+        try:
+            match message["do"]:
+                case "start":
+                    self.start(number, descriptors)
+                case "kill":
+                    self.kill(number, message["which"])
+                case "end":
+                    self.ending = number
+                case "watch":
+                    self.watcher.begin(message["memory_bytes"], message["disk_bytes"])
+                    self.send({"number": number, "done": True})
+                case "listen":
+                    self.listen(number)
+        except OSError as error:
+            self.send({"number": number, "failed": error.strerror or str(error)})
+        finally:
+            for descriptor in descriptors:
+                os.close(descriptor)
+
+    def start(self, number: int, descriptors: list[int]) -> None:
+        body, *stdio = descriptors
+        with os.fdopen(os.dup(body), "rb") as file:
+            file.seek(0)
+            order: dict[str, Any] = json.load(file)  # Any: JSON
+        status_end, status_start = os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(status_end, False)
+        timeout = order.get("timeout")
+        deadline = None if timeout is None else time.monotonic() + timeout
+        try:
+            holder = os.fork()
+        except OSError:
+            os.close(status_end)
+            os.close(status_start)
+            raise
+        if holder == 0:
+            self.link.close()
+            signal.set_wakeup_fd(-1)
+            program.hold(order, (stdio[0], stdio[1], stdio[2]), status_start)
+        os.close(status_start)
+        self.commands[holder] = Command(number, holder, status_end, deadline)
+
+    def listen(self, number: int) -> None:
+        """Hand out a listening socket on the box's own loopback."""
+        listener = socket.create_server(("127.0.0.1", 0), backlog=128)
+        with listener:
+            words = json.dumps({"number": number, "port": listener.getsockname()[1]}).encode()
+            socket.send_fds(self.link, [words], [listener.fileno()])
+
+    def kill(self, number: int, which: int) -> None:
+        for command in self.commands.values():
+            if command.number == which:
+                command.asked_by = number
+                command.killing_since = command.killing_since or time.monotonic()
+                return
+        self.send({"number": number, "done": True})
+
+    def hear(self, command: Command) -> None:
+        """Take what a holder says of its command: `exit N`, before it `refused WHY`."""
+        try:
+            data = os.read(command.status_end, 4096)
+        except BlockingIOError:  # its holder is dead and a child of that still has the other end
+            data = b""
+        command.said += data
+        if b"exit " in command.said.rpartition(b"\n")[0] or not data:
+            command.told = True
+            os.close(command.status_end)
+            if command.killing_since is None and self.ending is None:
+                self.answer(command)
+
+    def answer(self, command: Command) -> None:
+        if command.answered:
+            return
+        command.answered = True
+        code, refused = 128 + signal.SIGKILL, None
+        for line in command.said.splitlines():
+            kind, _, words = line.partition(b" ")
+            if kind == b"exit":
+                code = int(words)
+            else:
+                refused = words.decode("utf-8", "replace")
+        self.send(
+            {"number": command.number, "exit": code, "refused": refused, "timed_out": command.timed_out}
+        )
+
+    def reap(self) -> None:
+        lost = False
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                self.all_gone()
+                break
+            if pid == 0:
+                break
+            if pid == self.watcher.pid:
+                self.watcher.note_end(status, expected=self.ending is not None)
+                continue
+            command = self.commands.pop(pid, None)
+            if command is None:
+                continue
+            lost = lost or status != 0
+            if not command.told:
+                self.commands[pid] = command  # for its last words
+                self.hear_out(command)
+                del self.commands[pid]
+            elif command.killing_since is not None or self.ending is not None:
+                self.answer(command)
+            if command.asked_by is not None:
+                self.send({"number": command.asked_by, "done": True})
+        if lost:  # somebody killed a holder: what it held hangs on us, and belongs to no command any more
+            known = {*self.commands} | ({self.watcher.pid} if self.watcher.pid else set())
+            tree.send(tree.find_strays(known), signal.SIGKILL)
+
+    def hear_out(self, command: Command) -> None:
+        while not command.told:
+            self.hear(command)
+        if command.killing_since is not None or self.ending is not None:
+            self.answer(command)
+
+    def all_gone(self) -> None:
+        if self.ending is not None:
+            self.send({"number": self.ending, "done": True})
+            self.ending = None
+
+    def expire(self) -> None:
+        now = time.monotonic()
+        for command in self.commands.values():
+            if command.deadline is not None and not command.told and now >= command.deadline:
+                command.deadline = None
+                command.timed_out = True
+                command.killing_since = command.killing_since or now
+
+    def press_on(self) -> None:
+        """Kill, again, what is to end and has not."""
+        if self.ending is not None:
+            try:
+                os.kill(-1, signal.SIGKILL)
+            except ProcessLookupError:
+                self.all_gone()
+        for command in self.commands.values():
+            if command.killing_since is None:
+                continue
+            tree.kill_below(command.holder)
+            if time.monotonic() - command.killing_since > _KILL_SECONDS:
+                os.kill(command.holder, signal.SIGKILL)  # what is left becomes a stray and is killed as such
+
+    def send(self, message: dict[str, Any]) -> None:  # Any: JSON
+        try:
+            self.link.send(json.dumps(message).encode())
+        except OSError:
+            os._exit(0)
+
+
+def main(descriptor: int) -> None:
+    """Run as the first process; `descriptor` is the host's socket."""
+    kernel.set_dumpable(False)  # no program of the box reads its memory or takes its socket
+    kernel.set_name(b"castform-init")
+    kernel.limit_bounding_set(_KEPT_CAPABILITIES)
+    os.umask(0o022)
+    null = os.open("/dev/null", os.O_RDWR)
+    for number in range(3):
+        os.dup2(null, number)
+    Init(socket.socket(fileno=descriptor)).run()

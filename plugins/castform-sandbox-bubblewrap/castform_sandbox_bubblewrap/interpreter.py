@@ -1,0 +1,49 @@
+"""The Python that the first process of a box runs in: this one, bound at a place of its own.
+
+It is on no PATH, has no packages, and is named so that no `pkill python` finds it.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import sysconfig
+from dataclasses import dataclass
+from pathlib import Path
+
+HOME = "/run/castform"
+"""In the box."""
+PROGRAM = f"{HOME}/python/bin/castform-init"
+START = "import sys; sys.path.append('{home}/code'); from inside.init import main; main({descriptor})"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Interpreter:
+    """What of this Python is bound into a box, by its place there."""
+
+    binds: tuple[tuple[str, str, str], ...]
+    """Name, path on the host, path in the box."""
+    masks: tuple[str, ...]
+    """Folders in the box that are covered by empty ones."""
+    libraries: str | None
+    """A folder in the box for LD_LIBRARY_PATH."""
+
+
+@functools.cache
+def find_interpreter() -> Interpreter:
+    """Say how the running interpreter comes into a box. A virtual environment counts as its base."""
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    base = Path(sys.base_prefix).resolve()
+    executable = Path(getattr(sys, "_base_executable", "") or sys.executable).resolve()
+    libraries = sys.platlibdir
+    standard = Path(sysconfig.get_path("stdlib")).resolve()
+    target = f"{HOME}/python/{libraries}"
+    program = ("python", str(executable), PROGRAM)
+    code = ("code", str(Path(__file__).parent / "inside"), f"{HOME}/code/inside")
+    if base.is_relative_to("/usr"):  # whose libraries the box has anyway
+        binds = (program, ("standard", str(standard), f"{target}/{version}"), code)
+        return Interpreter(binds=binds, masks=(), libraries=None)
+    binds = (program, ("standard", str(base / libraries), target), code)
+    packages = [f"{target}/{version}/{name}" for name in ("site-packages",) if (standard / name).is_dir()]
+    shared = bool(sysconfig.get_config_var("Py_ENABLE_SHARED"))
+    return Interpreter(binds=binds, masks=tuple(packages), libraries=target if shared else None)

@@ -1,0 +1,174 @@
+"""Having a box's first process start something, and seeing it to its end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from castform.sandbox.contract import MAX_OUTPUT_BYTES, ExecResult
+from castform.sandbox.errors import SandboxError, SandboxFileError, SandboxGoneError
+from castform.sandbox.teardown import finish
+from castform_sandbox_bubblewrap.channel import Channel, Reply
+from castform_sandbox_bubblewrap.groups import count_out_of_memory
+from castform_sandbox_bubblewrap.streams import InputStream, OutputStream
+
+NOT_STARTED = 126
+_GRACE_SECONDS = 30.0
+"""Beyond a command's own time, or for one answer: then the first process is taken for dead."""
+_FILE_SECONDS = 600.0
+
+
+class Runner:
+    """Runs programs and file calls of one box."""
+
+    def __init__(self, channel: Channel, rlimits: Mapping[str, int], groups: Sequence[Path] = ()) -> None:
+        self._channel = channel
+        self._groups = groups
+        self._rlimits = dict(rlimits)
+        self._left: set[OutputStream] = set()
+
+    async def run(
+        self,
+        order: Mapping[str, Any],  # Any: JSON
+        *,
+        stdin: bytes | int = b"",
+        stdout: int | None = None,
+        max_output_bytes: int = MAX_OUTPUT_BYTES,
+        timeout_seconds: float | None = None,
+    ) -> tuple[ExecResult, Reply]:
+        """Run to the end of the first process; return how it ended and what the box said of it.
+
+        `stdin`, `stdout`: a descriptor instead of bytes; stdout's is closed here once the box has it.
+        Cancelled: it is killed with its descendants. A program that could not be started is exit code 126.
+        """
+        began, killed = time.monotonic(), count_out_of_memory(self._groups)
+        feeder = InputStream(stdin) if isinstance(stdin, bytes) and stdin else None
+        out, err = OutputStream(max_output_bytes if stdout is None else 0), OutputStream(max_output_bytes)
+        number = self._channel.next_number()
+        body = {**order, "rlimits": self._rlimits, "timeout": timeout_seconds}
+        try:
+            source = feeder.end if feeder is not None else stdin if isinstance(stdin, int) else None
+            waiting = await self._post(
+                body, source, out.start if stdout is None else stdout, err.start, number
+            )
+            for stream in (out, err):
+                stream.close_start()
+            if feeder is not None:
+                feeder.close_end()
+            if stdout is not None:
+                os.close(stdout)
+                stdout = None
+            reply = await self._wait(waiting, number, timeout_seconds)
+        except BaseException:
+            out.close()
+            err.close()
+            raise
+        finally:
+            self._channel.forget(number)
+            if feeder is not None:
+                feeder.close()
+            if stdout is not None:
+                os.close(stdout)
+        for stream in (out, err):
+            stream.let_go()
+        self._left = {stream for stream in (*self._left, out, err) if not stream.closed}
+        code, words = reply.get("exit"), err.buffer.tail
+        if not isinstance(code, int):
+            code, words = (
+                NOT_STARTED,
+                f"castform: cannot start: {reply.get('failed', 'no answer')}\n".encode(),
+            )
+        result = ExecResult(
+            exit_code=code,
+            stdout=out.buffer.tail,
+            stderr=words,
+            stdout_dropped=out.buffer.dropped,
+            stderr_dropped=err.buffer.dropped,
+            seconds=time.monotonic() - began,
+            out_of_memory=count_out_of_memory(self._groups) > killed,
+        )
+        return result, reply
+
+    async def call_files(
+        self,
+        call: str,
+        arguments: Mapping[str, Any],  # Any: JSON
+        *,
+        stdin: bytes | int = b"",
+        stdout: int | None = None,
+        max_output_bytes: int = 4096,
+    ) -> ExecResult:
+        """Do one of inside/files.py's calls. SandboxFileError with its words where it refuses."""
+        order = {"call": call, "arguments": dict(arguments)}
+        result, reply = await self.run(
+            order,
+            stdin=stdin,
+            stdout=stdout,
+            max_output_bytes=max_output_bytes,
+            timeout_seconds=_FILE_SECONDS,
+        )
+        if result.exit_code == 0 and not reply.get("timed_out"):
+            return result
+        if "exit" not in reply:
+            raise SandboxError(
+                f"the sandbox cannot start a process for its files: {reply.get('failed')}",
+                hint="end what runs in it first: end_processes()",
+            )
+        words = result.error_text.strip()[:2000]
+        raise SandboxFileError(words or f"{call} in the sandbox was killed, exit code {result.exit_code}")
+
+    async def ask(self, order: Reply) -> Reply:
+        """Return the first process's answer to an order that starts nothing."""
+        number = self._channel.next_number()
+        waiting = await self._channel.post(order, number=number)
+        try:
+            return await self._within(waiting, _GRACE_SECONDS)
+        finally:
+            self._channel.forget(number)
+
+    def close(self) -> None:
+        """Stop reading what was left behind."""
+        for stream in self._left:
+            stream.close()
+        self._left.clear()
+
+    async def _post(
+        self, body: Reply, source: int | None, out: int, err: int, number: int
+    ) -> asyncio.Future[Reply]:
+        paper = os.memfd_create("order", os.MFD_CLOEXEC)
+        nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC) if source is None else None
+        try:
+            with os.fdopen(os.dup(paper), "wb") as file:
+                file.write(json.dumps(body).encode())
+            first = source if nothing is None else nothing
+            assert first is not None  # one of the two is there
+            return await self._channel.post({"do": "start"}, [paper, first, out, err], number=number)
+        finally:
+            os.close(paper)
+            if nothing is not None:
+                os.close(nothing)
+
+    async def _wait(
+        self, waiting: asyncio.Future[Reply], number: int, timeout_seconds: float | None
+    ) -> Reply:
+        limit = None if timeout_seconds is None else timeout_seconds + _GRACE_SECONDS
+        try:
+            return await self._within(waiting, limit)
+        except asyncio.CancelledError:
+            with contextlib.suppress(SandboxGoneError):
+                await finish(self.ask({"do": "kill", "which": number}))
+            raise
+
+    async def _within(self, waiting: asyncio.Future[Reply], seconds: float | None) -> Reply:
+        try:
+            async with asyncio.timeout(seconds):
+                return await asyncio.shield(waiting)
+        except TimeoutError:
+            self._channel.close()  # which kills it and all there is
+            raise SandboxGoneError("the sandbox's first process does not answer") from None
