@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,8 @@ from castform.endpoint import SessionGrant, SessionSpec
 from castform_trainer.engines.fake import FakeEngine
 from castform_trainer.gateway import Gateway, GatewayEndpoint
 from castform_trainer.gateway.fake_tokenizer import TOOLS, make_fake_tokenizer
+from castform_trainer.gateway.fidelity import check_fidelity, count_fidelity
+from castform_trainer.gateway.trajectory import build_segments
 
 END = 2
 
@@ -30,6 +32,7 @@ class Bench:
     tokenizer: PreTrainedTokenizerFast
     http: aiohttp.ClientSession
     log_path: Path
+    engine_log: list[tuple[tuple[int, ...], tuple[int, ...]]] = field(default_factory=list)
 
     async def open(self, session_id: str = "s", **spec: Any) -> SessionGrant:
         spec.setdefault("sampling", Sampling(max_new_tokens=500))
@@ -50,6 +53,27 @@ class Bench:
 
     async def calls(self, session_id: str = "s") -> list[ModelCall]:
         return list(await self.endpoint.collect(session_id))
+
+    def log_engine(self) -> None:
+        """Let the engine write down what it is given and samples, apart from the gateway's records."""
+        generate = self.engine.generate
+
+        async def log(prompt_ids: Any, sampling: Any, **options: Any) -> Any:
+            generation = await generate(prompt_ids, sampling, **options)
+            self.engine_log.append((tuple(prompt_ids), tuple(generation.ids)))
+            return generation
+
+        self.engine.generate = log
+
+    def check_trained(self, calls: list[ModelCall]) -> None:
+        """Assert that every id sampled in these answered calls is trained, as the engine's own log has it."""
+        log = {call.call_id: entry for call, entry in zip(calls, self.engine_log, strict=True)}
+        segments = build_segments(calls)
+        check_fidelity(segments, log)
+        counts = count_fidelity(calls)
+        assert counts.trained_tokens == sum(len(sampled) for _, sampled in self.engine_log) > 0
+        assert sum(sum(segment.mask) for segment in segments) == counts.trained_tokens
+        assert counts.broken_calls == 0
 
     def text(self, ids: Any) -> str:
         return str(self.tokenizer.decode(list(ids)))

@@ -15,11 +15,11 @@ from castform.errors import RunFailedError
 from castform.seeds import derive_seed
 from castform_trainer.engines.contract import Engine, Generation, GenerationCancelled
 from castform_trainer.gateway.completion import Choice
-from castform_trainer.gateway.errors import ApiError
+from castform_trainer.gateway.errors import ApiError, ContextBudgetError
 from castform_trainer.gateway.messages import normalize_messages
 from castform_trainer.gateway.record import CallLog
 from castform_trainer.gateway.replies import ReplyReader, check_generation
-from castform_trainer.gateway.request import ChatRequest, read_chat_request
+from castform_trainer.gateway.request import ChatRequest
 from castform_trainer.gateway.sampling import settle_sampling
 from castform_trainer.gateway.sessions import Fault, Inflight, Session
 from castform_trainer.gateway.splice import Prompt, Served, build_prompt
@@ -38,8 +38,11 @@ class Answer:
 
     choices: tuple[Choice, ...]
     request: ChatRequest
-    completion_id: str
+    digest: str
+    """Names the answer: the same for every time it is given."""
     created: int
+    stop_texts: tuple[str | None, ...]
+    """The stop text that ended each choice, None where none did."""
 
 
 class ChatService:
@@ -64,9 +67,8 @@ class ChatService:
         self.failure: RunFailedError | None = None
         """Set once the log cannot be written; every later request is refused with it."""
 
-    async def answer(self, session: Session, data: bytes, headers: Mapping[str, str]) -> Answer:
+    async def answer(self, session: Session, request: ChatRequest, headers: Mapping[str, str]) -> Answer:
         """Answer one request. Raises ApiError; a cancelled caller counts as a client that went away."""
-        request = read_chat_request(data, model=self._model_name, training=session.spec.enforce_sampling)
         key = headers.get("Idempotency-Key")
         is_retry = headers.get(RETRY_HEADER, "0") not in ("", "0")
         work = session.find_first_try(request, key, is_retry=is_retry)
@@ -80,12 +82,21 @@ class ChatService:
             for g in work.generations
         ]
         digest = hashlib.blake2b(calls[0].call_id.encode(), digest_size=12).hexdigest()
+        stops = [
+            None if g is None else self._reader.find_stop_text(g, used.stop)
+            for g, used in zip(work.generations, work.samplings, strict=True)
+        ]
         return Answer(
             choices=tuple(zip(calls, logprobs, strict=True)),
             request=request,
-            completion_id=f"chatcmpl-{digest}",
+            digest=digest,
             created=int(time.time()),
+            stop_texts=tuple(stops),
         )
+
+    def count_tokens(self, session: Session, request: ChatRequest) -> int:
+        """Return how many prompt tokens a request would have now. Nothing is recorded."""
+        return len(self._build_prompt(session, request).ids)
 
     async def abort(self, session: Session) -> None:
         """Stop what runs in a session and record it as aborted."""
@@ -109,15 +120,7 @@ class ChatService:
     ) -> Inflight:
         if self.failure is not None:
             raise ApiError(500, "recording_failed", str(self.failure))
-        prompt = build_prompt(
-            session.history,
-            request.messages,
-            request.digests,
-            tools=request.tools,
-            options=request.options,
-            renderer=self._renderer,
-            codec=self._reader.codec,
-        )
+        prompt = self._build_prompt(session, request)
         room = self._find_room(session, prompt)
         spec = session.spec
         used, overrides = settle_sampling(request.asked, spec.sampling, enforce=spec.enforce_sampling)
@@ -146,18 +149,23 @@ class ChatService:
         work.task.add_done_callback(lambda task: self._end(session, work, task))
         return work
 
+    def _build_prompt(self, session: Session, request: ChatRequest) -> Prompt:
+        return build_prompt(
+            session.history,
+            request.messages,
+            request.digests,
+            tools=request.tools,
+            options=request.options,
+            renderer=self._renderer,
+            codec=self._reader.codec,
+        )
+
     def _find_room(self, session: Session, prompt: Prompt) -> int:
         limits = (self._engine.max_context_tokens, session.spec.max_context_tokens)
         limit = min(value for value in limits if value is not None)
         room = limit - len(prompt.ids)
         if room < 1:
-            raise ApiError(
-                400,
-                "context_budget_exceeded",
-                f"the prompt has {len(prompt.ids)} tokens, which leaves no room for a reply "
-                f"within {limit} context tokens",
-                param="messages",
-            )
+            raise ContextBudgetError(len(prompt.ids), limit)
         if not prompt.ids:
             raise ApiError(400, "chat_template_error", "the chat template rendered an empty prompt")
         return room
@@ -322,6 +330,7 @@ class ChatService:
             session_id=session.spec.session_id,
             index=work.index,
             choice=choice,
+            dialect=work.request.dialect,
             messages=work.request.raw_messages,
             tools=work.request.tools,
             prompt_ids=work.prompt.ids,

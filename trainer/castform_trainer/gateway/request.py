@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
+from castform.calls import ModelCall
+from castform_trainer.gateway.echoes import restore_calls
 from castform_trainer.gateway.errors import ApiError
 from castform_trainer.gateway.messages import Message, chain_digests, normalize_messages
 from castform_trainer.gateway.sampling import AskedSampling, read_sampling
@@ -51,8 +53,18 @@ def parse_json_object(data: bytes) -> dict[str, Any]:
     return body
 
 
-def read_chat_request(data: bytes, *, model: str, training: bool, aliases: Sequence[str] = ()) -> ChatRequest:
-    """Check a request body against what this session can do; ApiError names the first fault."""
+def read_chat_request(
+    data: bytes,
+    *,
+    model: str,
+    training: bool,
+    aliases: Sequence[str] = (),
+    calls: Iterable[ModelCall] = (),
+) -> ChatRequest:
+    """Check a request body against what this session can do; ApiError names the first fault.
+
+    `calls` are the session's earlier ones, whose tool calls the client sends back.
+    """
     body = parse_json_object(data)
     asked_model, notes = pick_model(body.get("model"), model=model, aliases=aliases)
     asked = read_sampling(body, training=training)
@@ -90,6 +102,7 @@ def read_chat_request(data: bytes, *, model: str, training: bool, aliases: Seque
         asked=asked,
         notes=notes,
         stream=body.get("stream") is True,
+        calls=calls,
     )
     return replace(
         request,
@@ -108,6 +121,7 @@ def make_request(
     asked: AskedSampling,
     notes: Sequence[str],
     stream: bool,
+    calls: Iterable[ModelCall],
     options: Mapping[str, Any] | None = None,
     details: Mapping[str, Any] | None = None,
 ) -> ChatRequest:
@@ -116,7 +130,7 @@ def make_request(
     `data` is the body as it came, `notes` what the record says was not done as asked.
     ApiError 400 names the first message that is wrong.
     """
-    normal = normalize_messages(messages)
+    normal = restore_calls(normalize_messages(messages), calls, tools)
     return ChatRequest(
         dialect=dialect,
         model=model,

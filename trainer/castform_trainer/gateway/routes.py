@@ -1,8 +1,7 @@
-"""The HTTP routes: sessions behind the admin key, chat behind each session's own."""
+"""The HTTP routes of a gateway: sessions behind the admin key, and errors in the words of each client."""
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
@@ -12,8 +11,9 @@ from aiohttp import web
 
 from castform.calls import Sampling
 from castform.endpoint import SessionSpec
-from castform_trainer.gateway.completion import make_chunks, make_completion
+from castform_trainer.gateway.client_routes import add_client_routes, pick_dialect
 from castform_trainer.gateway.errors import ApiError
+from castform_trainer.gateway.json_reply import make_json_reply
 from castform_trainer.gateway.record import encode_call
 from castform_trainer.gateway.request import parse_json_object
 from castform_trainer.gateway.sampling import read_sampling, settle_sampling
@@ -27,7 +27,10 @@ DEFAULT_TTL_SECONDS = 3600.0
 MOST_NEW_TOKENS = 1 << 20  # of a session that sets no limit; the context is the limit then
 SAMPLING_FIELDS = frozenset({"max_tokens", "temperature", "top_p", "top_k", "seed", "stop"})
 SESSION_FIELDS = frozenset(
-    {"model", "max_context_tokens", "ttl_seconds", "sampling", "enforce_sampling", "version"}
+    {
+        *("model", "model_aliases", "max_context_tokens", "ttl_seconds", "sampling", "enforce_sampling"),
+        "version",
+    }
 )
 
 logger = logging.getLogger(__name__)
@@ -41,27 +44,25 @@ def make_app(gateway: Gateway) -> web.Application:
     app.router.add_put("/sessions/{id}", routes.open)
     app.router.add_post("/sessions/{id}/collect", routes.collect)
     app.router.add_delete("/sessions/{id}", routes.delete)
-    app.router.add_post("/sessions/{id}/v1/chat/completions", routes.chat)
-    app.router.add_get("/sessions/{id}/v1/models", routes.models)
+    add_client_routes(app, gateway)
     return app
 
 
 @web.middleware
 async def answer_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Give every error the JSON body that OpenAI's SDKs read."""
+    """Give every error the JSON body that the client's SDK reads."""
     try:
         return await handler(request)
-    except ApiError as error:
-        return _json(error.body(), status=error.status)
+    except ApiError as found:
+        error = found
     except web.HTTPRequestEntityTooLarge:
-        large = ApiError(413, "request_too_large", f"the body is larger than {MAX_BODY_BYTES} bytes")
-        return _json(large.body(), status=413)
+        error = ApiError(413, "request_too_large", f"the body is larger than {MAX_BODY_BYTES} bytes")
     except web.HTTPException as http:
-        other = ApiError(http.status, "unknown_route", f"{request.method} {request.path}: {http.reason}")
-        return _json(other.body(), status=http.status)
+        error = ApiError(http.status, "unknown_route", f"{request.method} {request.path}: {http.reason}")
     except Exception:
         logger.exception("gateway: %s %s failed", request.method, request.path)
-        return _json(ApiError(500, "internal_error", "the gateway has a bug; see its log").body(), status=500)
+        error = ApiError(500, "internal_error", "the gateway has a bug; see its log")
+    return make_json_reply(pick_dialect(request).describe_error(error), status=error.status)
 
 
 class _Routes:
@@ -69,18 +70,21 @@ class _Routes:
         self._gateway = gateway
 
     async def open(self, request: web.Request) -> web.Response:
-        check_key(request.headers.get("Authorization"), self._gateway.admin_key)
+        check_key(request.headers, self._gateway.admin_key)
         body = parse_json_object(await request.read() or b"{}")
         spec = _read_spec(request.match_info["id"], body, model=self._gateway.model_name)
         ttl = _number(body, "ttl_seconds", DEFAULT_TTL_SECONDS)
         grant = await self._gateway.open_session(spec, ttl_seconds=ttl)
-        return _json({"base_url": grant.base_url, "session_key": grant.api_key, "model": grant.model})
+        return make_json_reply(
+            {"base_url": grant.base_url, "session_key": grant.api_key, "model": grant.model}
+        )
 
     async def collect(self, request: web.Request) -> web.Response:
         session = self._find_for_owner(request)
         if self._gateway.failure is not None:
             raise ApiError(500, "recording_failed", str(self._gateway.failure))
-        lines = b",".join(encode_call(call).strip() for call in session.calls)
+        calls = await self._gateway.collect(session.spec.session_id)
+        lines = b",".join(encode_call(call).strip() for call in calls)
         return web.Response(body=b'{"calls":[' + lines + b"]}", content_type="application/json")
 
     async def delete(self, request: web.Request) -> web.Response:
@@ -88,32 +92,8 @@ class _Routes:
         await self._gateway.close_session(session.spec.session_id)
         return web.Response(status=204)
 
-    async def chat(self, request: web.Request) -> web.Response:
-        session = self._find_for_client(request)
-        data = await request.read()
-        answer = await self._gateway.service.answer(session, data, request.headers)
-        about: dict[str, Any] = {
-            "completion_id": answer.completion_id,
-            "model": self._gateway.model_name,
-            "created": answer.created,
-        }
-        if answer.request.stream:
-            chunks = make_chunks(answer.choices, usage=answer.request.stream_usage, **about)
-            return web.Response(body=b"".join(chunks), content_type="text/event-stream")
-        return _json(make_completion(answer.choices, **about))
-
-    async def models(self, request: web.Request) -> web.Response:
-        self._find_for_client(request)
-        model = {"id": self._gateway.model_name, "object": "model", "created": 0, "owned_by": "castform"}
-        return _json({"object": "list", "data": [model]})
-
-    def _find_for_client(self, request: web.Request) -> Session:
-        session = self._gateway.sessions.find(request.match_info["id"])
-        check_key(request.headers.get("Authorization"), session.key)
-        return session
-
     def _find_for_owner(self, request: web.Request) -> Session:
-        check_key(request.headers.get("Authorization"), self._gateway.admin_key)
+        check_key(request.headers, self._gateway.admin_key)
         return self._gateway.sessions.find(request.match_info["id"])
 
 
@@ -131,6 +111,11 @@ def _read_spec(session_id: str, body: Mapping[str, Any], *, model: str) -> Sessi
     asked = read_sampling({k: v for k, v in sampling.items() if v is not None}, training=True)
     used, _ = settle_sampling(asked, Sampling(max_new_tokens=MOST_NEW_TOKENS), enforce=False)
     limit = _number(body, "max_context_tokens", None)
+    aliases = body.get("model_aliases") or []
+    if not isinstance(aliases, list) or not all(isinstance(name, str) for name in aliases):
+        raise ApiError(
+            400, "invalid_parameter", "model_aliases must be a list of names", param="model_aliases"
+        )
     version = body.get("version")
     if version is not None and type(version) is not int:
         raise ApiError(400, "invalid_parameter", "version must be an integer", param="version")
@@ -140,6 +125,7 @@ def _read_spec(session_id: str, body: Mapping[str, Any], *, model: str) -> Sessi
         enforce_sampling=body.get("enforce_sampling") is not False,
         max_context_tokens=None if limit is None else int(limit),
         version=version,
+        model_aliases=tuple(aliases),
     )
 
 
@@ -150,9 +136,3 @@ def _number(body: Mapping[str, Any], name: str, default: float | None) -> float 
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
         raise ApiError(400, "invalid_parameter", f"{name} must be a positive number", param=name)
     return value
-
-
-def _json(value: Any, *, status: int = 200) -> web.Response:
-    return web.Response(
-        body=json.dumps(value, separators=(",", ":")).encode(), status=status, content_type="application/json"
-    )

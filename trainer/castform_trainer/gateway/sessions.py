@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from castform.calls import ModelCall, Sampling
@@ -61,6 +61,8 @@ class Session:
     calls: list[ModelCall] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
     """Requests that the engine failed and that no later try has made good."""
+    stored: dict[str, object] = field(default_factory=dict)
+    """What dialects keep between requests, by id."""
     next_index: int = 0
     expiry: asyncio.TimerHandle | None = None
 
@@ -124,8 +126,13 @@ class SessionTable:
         return session
 
 
-def check_key(header: str | None, expected: str) -> None:
-    """Check an Authorization header in constant time. ApiError 401 when it does not hold the key."""
-    scheme, _, given = (header or "").partition(" ")
-    if scheme.lower() != "bearer" or not hmac.compare_digest(given.strip().encode(), expected.encode()):
+def check_key(headers: Mapping[str, str], expected: str) -> None:
+    """Check, in constant time, that the headers hold the key. ApiError 401 when they do not.
+
+    It travels as `Authorization: Bearer …` or, as Anthropic's clients send it, as `x-api-key`.
+    """
+    scheme, _, bearer = headers.get("Authorization", "").partition(" ")
+    given = [bearer if scheme.lower() == "bearer" else "", headers.get("x-api-key", "")]
+    fits = [hmac.compare_digest(key.strip().encode(), expected.encode()) for key in given]
+    if not any(fits):
         raise ApiError(401, "invalid_api_key", "the API key is missing or wrong for this session")

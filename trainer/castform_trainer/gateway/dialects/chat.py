@@ -16,7 +16,13 @@ from castform_trainer.gateway.sessions import Session
 
 def _read(data: bytes, session: Session, model: str) -> ChatRequest:
     spec = session.spec
-    return read_chat_request(data, model=model, training=spec.enforce_sampling, aliases=spec.model_aliases)
+    return read_chat_request(
+        data,
+        model=model,
+        training=spec.enforce_sampling,
+        aliases=spec.model_aliases,
+        calls=session.calls,
+    )
 
 
 def _write(answer: Answer) -> Mapping[str, Any]:

@@ -55,6 +55,7 @@ def _read(data: bytes, body: Mapping[str, Any], session: Session, model: str) ->
         asked=asked,
         notes=(*notes, *tool_notes, *_list_notes(body, choice, thinking)),
         stream=body.get("stream") is True,
+        calls=session.calls,
         details={"shows_thinking": thinking.get("type") in ("enabled", "adaptive")},
     )
 

@@ -60,6 +60,7 @@ def read_responses_request(data: bytes, session: Session, model: str) -> ChatReq
         asked=asked,
         notes=(*notes, *tool_notes, *_list_notes(body)),
         stream=body.get("stream") is True,
+        calls=session.calls,
         details={"body": body, "kinds": kinds, "seals": SEALED in include},
     )
     return replace(request, logprobs=LOGPROBS in include)

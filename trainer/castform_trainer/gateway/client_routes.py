@@ -1,0 +1,160 @@
+"""What an environment's clients reach with their session's key: the dialects, models, stored responses."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from castform_trainer.gateway.chat import Answer
+from castform_trainer.gateway.dialects import ANTHROPIC, CHAT, RESPONSES, Dialect
+from castform_trainer.gateway.dialects.anthropic.request import read_count_request
+from castform_trainer.gateway.dialects.responses.items import list_items
+from castform_trainer.gateway.dialects.responses.store import find_response, keep_response
+from castform_trainer.gateway.errors import ApiError
+from castform_trainer.gateway.json_reply import make_json_reply
+from castform_trainer.gateway.models import describe_model, list_models
+from castform_trainer.gateway.request import ChatRequest, pick_model
+from castform_trainer.gateway.sessions import Session, check_key
+
+if TYPE_CHECKING:
+    from castform_trainer.gateway.server import Gateway
+
+KEEP_ALIVE_SECONDS = 10.0
+"""After so long without a reply a stream begins, so that no client takes the silence for an end."""
+ROOTS = ("/sessions/{id}", "/sessions/{id}/", "/sessions/{id}/v1", "/sessions/{id}/v1/")
+
+
+def add_client_routes(app: web.Application, gateway: Gateway) -> None:
+    """Add the routes to an application. A base URL may end in `/v1` for clients that add it again."""
+    routes = _ClientRoutes(gateway)
+    for base in ("/sessions/{id}/v1", "/sessions/{id}/v1/v1"):
+        app.router.add_post(f"{base}/chat/completions", routes.chat)
+        app.router.add_post(f"{base}/messages", routes.messages)
+        app.router.add_post(f"{base}/messages/count_tokens", routes.count_tokens)
+        app.router.add_post(f"{base}/responses", routes.responses)
+        app.router.add_post(f"{base}/responses/input_tokens", routes.count_input)
+        app.router.add_get(f"{base}/responses/{{response}}", routes.show_response)
+        app.router.add_delete(f"{base}/responses/{{response}}", routes.delete_response)
+        app.router.add_get(f"{base}/responses/{{response}}/input_items", routes.show_items)
+        app.router.add_get(f"{base}/models", routes.models)
+        app.router.add_get(f"{base}/models/{{model:.+}}", routes.model)
+    for root in ROOTS:
+        app.router.add_get(root, routes.probe)
+
+
+def pick_dialect(request: web.Request) -> Dialect:
+    """Return the dialect whose errors the sender of a request reads."""
+    if "/v1/messages" in request.path or "anthropic-version" in request.headers:
+        return ANTHROPIC
+    return RESPONSES if "/v1/responses" in request.path else CHAT
+
+
+class _ClientRoutes:
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+
+    async def chat(self, request: web.Request) -> web.StreamResponse:
+        return await self._answer(request, CHAT)
+
+    async def messages(self, request: web.Request) -> web.StreamResponse:
+        return await self._answer(request, ANTHROPIC)
+
+    async def responses(self, request: web.Request) -> web.StreamResponse:
+        return await self._answer(request, RESPONSES)
+
+    async def count_tokens(self, request: web.Request) -> web.Response:
+        session = self._find(request)
+        asked = read_count_request(await request.read(), session, self._gateway.model_name)
+        return make_json_reply({"input_tokens": self._gateway.service.count_tokens(session, asked)})
+
+    async def count_input(self, request: web.Request) -> web.Response:
+        session = self._find(request)
+        asked = RESPONSES.read(await request.read(), session, self._gateway.model_name)
+        count = self._gateway.service.count_tokens(session, asked)
+        return make_json_reply({"object": "response.input_tokens", "input_tokens": count})
+
+    async def show_response(self, request: web.Request) -> web.Response:
+        stored = find_response(self._find(request), request.match_info["response"])
+        return make_json_reply(stored.response)
+
+    async def delete_response(self, request: web.Request) -> web.Response:
+        session, key = self._find(request), request.match_info["response"]
+        find_response(session, key)
+        del session.stored[key]
+        return make_json_reply({"id": key, "object": "response", "deleted": True})
+
+    async def show_items(self, request: web.Request) -> web.Response:
+        stored = find_response(self._find(request), request.match_info["response"])
+        items = list(stored.items)
+        if request.query.get("order", "desc") == "desc":
+            items.reverse()
+        ends = {"first_id": items[0]["id"], "last_id": items[-1]["id"]} if items else {}
+        return make_json_reply({"object": "list", "data": items, "has_more": False, **ends})
+
+    async def models(self, request: web.Request) -> web.Response:
+        return make_json_reply(list_models(self._find(request).spec, self._gateway.model_name))
+
+    async def model(self, request: web.Request) -> web.Response:
+        session, name = self._find(request), request.match_info["model"]
+        pick_model(name, model=self._gateway.model_name, aliases=session.spec.model_aliases)
+        return make_json_reply(describe_model(name))
+
+    async def probe(self, request: web.Request) -> web.Response:
+        """Answer what clients ask to see whether anybody is there. It says nothing, so it takes no key."""
+        return make_json_reply({})
+
+    async def _answer(self, request: web.Request, dialect: Dialect) -> web.StreamResponse:
+        session = self._find(request)
+        asked = dialect.read(await request.read(), session, self._gateway.model_name)
+        work = asyncio.ensure_future(self._ask(session, asked, request, dialect))
+        try:
+            if not asked.stream:
+                return make_json_reply(dialect.write(await work))
+            return await self._stream(request, dialect, asked, work)
+        finally:
+            work.cancel()
+
+    async def _ask(
+        self, session: Session, asked: ChatRequest, request: web.Request, dialect: Dialect
+    ) -> Answer:
+        answer = await self._gateway.service.answer(session, asked, request.headers)
+        if dialect is RESPONSES and asked.details["body"].get("store") is not False:
+            items = list_items(asked.details["body"].get("input") or [])
+            keep_response(session, dialect.write(answer), items)
+        return answer
+
+    async def _stream(
+        self, request: web.Request, dialect: Dialect, asked: ChatRequest, work: asyncio.Future[Answer]
+    ) -> web.StreamResponse:
+        """Send a reply as events: at once when it is there soon, else with signs of life until it is."""
+        await asyncio.wait({work}, timeout=KEEP_ALIVE_SECONDS)
+        kind = {"Content-Type": "text/event-stream", "Cache-Control": "no-cache"}
+        if work.done():
+            try:
+                return web.Response(body=b"".join(dialect.stream(work.result())), headers=kind)
+            except ApiError as error:
+                if error.code not in dialect.streamed_codes:
+                    raise
+                return web.Response(body=dialect.stream_error(error, asked), headers=kind)
+        stream = web.StreamResponse(headers=kind)
+        try:
+            await stream.prepare(request)
+            while not work.done():
+                await stream.write(dialect.keep_alive)
+                await asyncio.wait({work}, timeout=KEEP_ALIVE_SECONDS)
+            try:
+                body = b"".join(dialect.stream(work.result()))
+            except ApiError as error:
+                body = dialect.stream_error(error, asked)
+            await stream.write(body)
+            await stream.write_eof()
+        except ConnectionError:
+            pass  # the client has gone; `work` is cancelled by the caller, which records it
+        return stream
+
+    def _find(self, request: web.Request) -> Session:
+        session = self._gateway.sessions.find(request.match_info["id"])
+        check_key(request.headers, session.key)
+        return session
