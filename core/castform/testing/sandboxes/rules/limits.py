@@ -26,6 +26,7 @@ _CPU_SECONDS = """
 i=0
 while [ $i -lt 2 ]; do
     (while :; do :; done) &
+    started="$started $!"
     i=$((i+1))
 done
 sleep 3
@@ -78,7 +79,7 @@ async def check_disk(examined: Examined) -> None:
 
 async def check_cpus(examined: Examined) -> None:
     limits = Limits(cpus=0.5, memory_mb=256, pids=64, disk_mb=None)
-    script = f"{_CPU_SECONDS}\nkill $(jobs -p); wait; times"
+    script = f"{_CPU_SECONDS}\nkill $started; wait; times"
     async with examined.own_box(examined.make_request(limits=limits)) as box:
         done = await box.exec(["sh", "-c", script], timeout_seconds=60)
         used = _read_children_seconds(done.text)
