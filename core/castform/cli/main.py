@@ -24,6 +24,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "train": ("castform.cli.train", "train a model in an environment, with a verdict at the end"),
     "sft": ("castform.cli.sft", "finetune a model on conversations"),
     "bundle": ("castform.cli.bundle", "carry an environment as one file, look into one, try one"),
+    "harbor": ("castform.cli.harbor", "run Harbor task folders with any agent, in boxes"),
     "runs": ("castform.cli.runs", "look at runs, stop one"),
     "rescore": ("castform.cli.rescore", "score the rollouts of a run again, without a model"),
     "sandbox": ("castform.cli.sandbox", "list, check and clean up the places that untrusted programs run in"),

@@ -1,0 +1,280 @@
+"""`castform harbor run`: task folders, an agent, and what each attempt earned."""
+
+from __future__ import annotations
+
+import argparse
+import pkgutil
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from castform.cli.output import print_json, print_note, print_table, print_text
+from castform.errors import UsageError
+
+if TYPE_CHECKING:
+    from castform.harness.contract import Harness
+    from castform.sandbox.contract import ModelEndpoint
+
+REFERENCE_AGENTS = ("oracle", "nop")
+"""Ask no model."""
+_SHOWN_ERROR = 90
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command line."""
+    parser.add_argument("tasks", type=Path, help="a task's folder, a folder of them, or a registry.json")
+    parser.add_argument(
+        "--dataset", metavar="NAME", help="which dataset of a registry.json, name or name@version"
+    )
+    parser.add_argument(
+        "--agent",
+        default="oracle",
+        metavar="NAME|FILE",
+        help="oracle (the tasks' own solutions), nop, a harness, or a TOML that wraps a program; default: oracle",
+    )
+    parser.add_argument(
+        "--sandbox", default="docker", metavar="NAME", help="where trials run; default: docker"
+    )
+    parser.add_argument(
+        "-m", "--model", help="the agent's model: pulled name, folder or hub id; or the server's"
+    )
+    parser.add_argument(
+        "--base-url", metavar="URL", help="an OpenAI-compatible server instead of a local model"
+    )
+    parser.add_argument(
+        "--api-key-env", metavar="NAME", help="environment variable that holds the server's key"
+    )
+    parser.add_argument(
+        "--adapter", type=Path, metavar="DIR", help="PEFT LoRA folder on top of a local model"
+    )
+    parser.add_argument("--temperature", type=float, metavar="T", help="0 is greedy")
+    parser.add_argument("--max-new-tokens", type=int, metavar="N", help="most tokens of one reply")
+    parser.add_argument("--attempts", type=int, default=1, metavar="K", help="trials per task; default: 1")
+    parser.add_argument(
+        "--concurrency", type=int, default=4, metavar="N", help="trials at a time; default: 4"
+    )
+    parser.add_argument("--jobs-dir", type=Path, default=Path("jobs"), metavar="DIR", help="default: jobs")
+    parser.add_argument(
+        "--job-name",
+        metavar="NAME",
+        help="one that is there is gone on with: what has a reward is not run again",
+    )
+    parser.add_argument(
+        "--verifier",
+        choices=("task", "fresh"),
+        default="task",
+        help="fresh: every verification in a new box with the declared artifacts alone; default: as the task says",
+    )
+    parser.add_argument(
+        "--artifact",
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="one more path to carry out of the agent's box",
+    )
+    parser.add_argument(
+        "--keep-agent-processes",
+        action="store_true",
+        help="do not end them before the tests run in the agent's box",
+    )
+    parser.add_argument("--no-network", action="store_true", help="no phase reaches more than the model")
+    parser.add_argument(
+        "--timeout-multiplier", type=float, default=1.0, metavar="X", help="of every limit in time"
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command that was parsed. 0: every trial has a reward; 1: some have none; 2: tasks that
+    could not be used, and all others have one."""
+    import asyncio
+
+    from castform.cli.signals import interrupt_on_sigterm
+    from castform.cli.trainer_calls import settle
+
+    check_arguments(args)
+    load = _reach("castform_harbor.tasks:load_usable_tasks")
+    tasks, faults = load(args.tasks, dataset=args.dataset)
+    if not tasks:
+        raise UsageError("no task can be used:" + "".join(f"\n  {fault}" for fault in faults.values()))
+    harness = load_agent(args.agent)
+    with interrupt_on_sigterm():
+        folder, trials = settle(asyncio.run, _run_job(args, tasks, harness))
+    shown = [trial.as_dict() for trial in trials]
+    if args.json:
+        print_json({**_describe(args, folder), "trials": shown, "unusable": faults, **summarise(shown)})
+    else:
+        print_trials(shown, faults, folder)
+    if any(trial["rewards"] is None and trial["status"] != "refused" for trial in shown):
+        return 1
+    return 2 if faults or any(trial["status"] == "refused" for trial in shown) else 0
+
+
+def check_arguments(args: argparse.Namespace) -> None:
+    """Raise UsageError for options that do not go together, before anything is loaded."""
+    from castform.cli.model_choice import check_model_arguments
+
+    check_model_arguments(args)
+    if args.attempts < 1 or args.concurrency < 1:
+        raise UsageError("--attempts and --concurrency are at least 1")
+    if not args.timeout_multiplier > 0:
+        raise UsageError("--timeout-multiplier is above 0")
+    if args.agent in REFERENCE_AGENTS:
+        if args.model:
+            raise UsageError(
+                f"the agent {args.agent} asks no model", hint="leave -m out, or name another --agent"
+            )
+    elif not args.model:
+        raise UsageError(
+            f"the agent {args.agent} needs a model", hint="-m NAME, with --base-url for one behind a server"
+        )
+    if args.job_name is not None and (not args.job_name.strip(".") or "/" in args.job_name):
+        raise UsageError(f"{args.job_name!r} is no name for a job's folder")
+
+
+def load_agent(name: str) -> Harness:
+    """Return the reference agent or the harness of a name."""
+    if name in REFERENCE_AGENTS:
+        made: Harness = _reach("castform_harbor.reference_agents:make_reference_agent")(name)
+        return made
+    from castform.harness import load_harness
+
+    return load_harness(name)
+
+
+async def _run_job(
+    args: argparse.Namespace, tasks: Sequence[Any], harness: Harness
+) -> tuple[Path, list[Any]]:
+    import secrets
+    import time
+
+    from castform.sandbox import load_provider
+
+    make_job, run_job = _reach("castform_harbor.job:Job"), _reach("castform_harbor.job:run_job")
+    artifact = _reach("castform_harbor.task_config:Artifact")
+    options = _reach("castform_harbor.trial_types:TrialOptions")(
+        verifier=args.verifier,
+        timeout_multiplier=args.timeout_multiplier,
+        keep_agent_processes=args.keep_agent_processes,
+        network="none" if args.no_network else "task",
+        artifacts=tuple(artifact(source=path) for path in args.artifact),
+    )
+    name = args.job_name or f"{time.strftime('%Y-%m-%d__%H-%M-%S')}__{secrets.token_hex(3)}"
+    job = make_job(
+        tasks=tasks,
+        folder=args.jobs_dir.absolute() / name,
+        agent=harness.name,
+        model=args.model,
+        sandbox=args.sandbox,
+        source=str(args.tasks),
+        attempts=args.attempts,
+        concurrency=args.concurrency,
+        options=options,
+    )
+    provider = load_provider(args.sandbox)
+    try:
+        await provider.check()
+        job.folder.mkdir(parents=True, exist_ok=True)
+        async with _open_models(args, job.folder) as open_model:
+            done = await run_job(
+                job, harness=harness, provider=provider, open_model=open_model, on_trial=_note_trial
+            )
+    finally:
+        await provider.aclose()
+    return job.folder, done
+
+
+@asynccontextmanager
+async def _open_models(args: argparse.Namespace, folder: Path) -> AsyncIterator[Any]:
+    """Give what opens a session of the model for each trial; None where the agent asks none."""
+    if args.agent in REFERENCE_AGENTS:
+        yield None
+        return
+    from castform.calls import Sampling
+    from castform.cli.model_choice import open_model
+    from castform.config import load_config
+    from castform.endpoint import SessionSpec
+    from castform.sandbox.contract import ModelEndpoint
+
+    config = load_config(None, [], model__id=args.model, sampling__max_new_tokens=args.max_new_tokens)
+    async with open_model(args, config, log_path=folder / "model-calls.jsonl") as (endpoint, version):
+        sampling = Sampling(
+            max_new_tokens=config.sampling.max_new_tokens,
+            temperature=config.eval.temperature if args.temperature is None else args.temperature,
+        )
+
+        @asynccontextmanager
+        async def open_session(name: str) -> AsyncIterator[ModelEndpoint]:
+            spec = SessionSpec(session_id=name, sampling=sampling, enforce_sampling=False, version=version)
+            grant = await endpoint.open_session(spec)
+            try:
+                yield ModelEndpoint(base_url=grant.base_url, api_key=grant.api_key, model=grant.model)
+            finally:
+                await endpoint.close_session(name)
+
+        yield open_session
+
+
+def _note_trial(trial: Any) -> None:
+    said = trial.status if trial.reward is None else f"{trial.status}, reward {trial.reward:g}"
+    print_note(f"{trial.name}: {said}{' (was there already)' if trial.kept else ''}")
+
+
+def print_trials(trials: Sequence[dict[str, Any]], faults: dict[str, str], folder: Path) -> None:
+    """Write what came out as a table."""
+    print_table(
+        ["TASK", "ATTEMPT", "STATUS", "REWARD", "SECONDS", "ERROR"],
+        [
+            [
+                trial["task"],
+                trial["attempt"],
+                trial["status"],
+                _show_rewards(trial),
+                None if trial["seconds"] is None else f"{trial['seconds']:.1f}",
+                _shorten(trial["error"]),
+            ]
+            for trial in trials
+        ],
+    )
+    print_text()
+    for fault in faults.values():
+        print_text(f"not used: {fault}")
+    found = summarise(trials)
+    mean = "none" if found["mean_reward"] is None else f"{found['mean_reward']:.3f}"
+    print_text(f"mean reward  {mean} over {found['scored']} of {len(trials)} trials")
+    print_text(f"files        {folder}")
+
+
+def summarise(trials: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return how many trials have a reward, the mean of `reward`, and how they ended."""
+    rewards = [trial["reward"] for trial in trials if trial["reward"] is not None]
+    statuses = [trial["status"] for trial in trials]
+    return {
+        "scored": sum(trial["rewards"] is not None for trial in trials),
+        "mean_reward": sum(rewards) / len(rewards) if rewards else None,
+        "statuses": {status: statuses.count(status) for status in dict.fromkeys(statuses)},
+    }
+
+
+def _describe(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    return {"job": str(folder), "agent": args.agent, "model": args.model, "sandbox": args.sandbox}
+
+
+def _show_rewards(trial: dict[str, Any]) -> str | None:
+    rewards = trial["rewards"]
+    if rewards is None:
+        return None
+    if list(rewards) == ["reward"]:
+        return f"{rewards['reward']:g}"
+    return ", ".join(f"{name} {value:g}" for name, value in rewards.items())
+
+
+def _shorten(text: str | None) -> str | None:
+    if text is None or len(text) <= _SHOWN_ERROR:
+        return text
+    return f"{text[:_SHOWN_ERROR]}…"
+
+
+def _reach(reference: str) -> Any:  # a function of castform_harbor, which core may not import
+    return pkgutil.resolve_name(reference)
