@@ -29,8 +29,9 @@ class ContextBudgetError(ApiError):
         super().__init__(
             400,
             "context_budget_exceeded",
-            f"the prompt has {prompt_tokens} tokens, which leaves no room for a reply "
-            f"within {limit} context tokens",
+            # agents tell this case by these words (LiteLLM, opencode), and log nothing but them
+            f"this model's maximum context length is {limit} tokens: the prompt has {prompt_tokens} "
+            "tokens, which leaves no room for a reply (context_budget_exceeded)",
             param="messages",
         )
         self.prompt_tokens = prompt_tokens
