@@ -1,0 +1,136 @@
+"""Where commands run: which provider, boxes that are ready, one folder in each."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import tempfile
+from pathlib import Path
+
+from castform.sandbox import load_provider
+from castform.sandbox.contract import BoxRequest, Limits, Sandbox, SandboxProvider
+from castform.sandbox.errors import (
+    CastformError,
+    ExecTimeoutError,
+    MissingError,
+    SandboxFileError,
+)
+from castform.sandbox.pool import WarmPool
+from castform_env_shell.config import ShellConfig
+from castform_env_shell.replies import describe_result, describe_timeout
+from castform_env_shell.state import State, read_state, write_state
+
+FOLDER = "/task"
+AUTO = ("docker", "bubblewrap")
+"""What `auto` tries, in this order."""
+LARGEST_FOLDER = 8 << 20  # bytes that are read out of a box
+
+logger = logging.getLogger(__name__)
+
+
+class TaskBox:
+    """A box with a task's folder in it."""
+
+    def __init__(self, box: Sandbox, folder: str, *, command_seconds: float) -> None:
+        self.box = box
+        self.folder = folder
+        self._seconds = command_seconds
+
+    async def run(self, commands: str) -> str:
+        """Run a reply's commands; return what the model is told. SandboxError when the box fails."""
+        command = ["sh", "-c", commands]
+        try:
+            result = await self.box.exec(command, cwd=self.folder, timeout_seconds=self._seconds)
+        except ExecTimeoutError as error:
+            return describe_timeout(error.result, self._seconds)
+        return describe_result(result)
+
+    async def read(self) -> State:
+        """Return what the folder holds, once nothing in the box can change it any more."""
+        await self.box.end_processes()
+        with tempfile.TemporaryDirectory(prefix="castform-shell-") as place:
+            target = Path(place) / "task"
+            try:
+                await self.box.download(self.folder, target, max_bytes=LARGEST_FOLDER)
+            except SandboxFileError:  # it is gone, or far larger than any right answer
+                return State()
+            return await asyncio.to_thread(read_state, target)
+
+
+class Boxes:
+    """Gives out boxes on one event loop."""
+
+    def __init__(self, config: ShellConfig) -> None:
+        self._config = config
+        self._opening = asyncio.Lock()
+        self._provider: SandboxProvider | None = None
+        self._pool: WarmPool | None = None
+        self._request = BoxRequest()
+
+    async def open(self, start: State) -> TaskBox:
+        """Start a box, or take one that is ready, and lay the task out in it.
+
+        MissingError where no provider works; SandboxError when the box cannot be started.
+        """
+        provider = await self._get_provider()
+        box = await (self._pool.take() if self._pool is not None else provider.start(self._request))
+        try:
+            folder = FOLDER if self._request.workdir else (await box.exec(["pwd"])).text.strip()
+            with tempfile.TemporaryDirectory(prefix="castform-shell-") as place:
+                await asyncio.to_thread(write_state, start, Path(place))
+                await box.upload(Path(place), folder)
+        except BaseException:
+            await box.close()
+            raise
+        return TaskBox(box, folder, command_seconds=self._config.command_seconds)
+
+    async def aclose(self) -> None:
+        """Close what is ready, and the provider."""
+        if self._pool is not None:
+            await self._pool.aclose()
+        if self._provider is not None:
+            await self._provider.aclose()
+        self._pool = self._provider = None
+
+    async def _get_provider(self) -> SandboxProvider:
+        async with self._opening:
+            if self._provider is None:
+                provider, isolated = await choose_provider(self._config.sandbox)
+                self._request = make_request(self._config, isolated=isolated)
+                if self._config.warm_boxes:
+                    self._pool = WarmPool(provider, self._request, size=self._config.warm_boxes)
+                    self._pool.warm()
+                self._provider = provider
+            return self._provider
+
+
+def make_request(config: ShellConfig, *, isolated: bool) -> BoxRequest:
+    """Return what every box of an environment is. One that isolates nothing has a folder of its own instead of /task."""
+    return BoxRequest(
+        image=config.image,
+        workdir=FOLDER if isolated else None,
+        limits=Limits(memory_mb=config.memory_mb, pids=64, disk_mb=config.disk_mb),
+    )
+
+
+async def choose_provider(name: str) -> tuple[SandboxProvider, bool]:
+    """Return a provider that works here and whether it isolates. MissingError where none does."""
+    faults: list[str] = []
+    for candidate in AUTO if name == "auto" else (name,):
+        provider: SandboxProvider | None = None
+        try:
+            provider = load_provider(candidate)
+            found = await provider.check()
+        except CastformError as error:
+            if provider is not None:
+                await provider.aclose()
+            if name != "auto":
+                raise
+            faults.append(f"{candidate}: {error}")
+            continue
+        logger.info("shell tasks run in %s boxes", candidate)
+        return provider, found.isolated
+    raise MissingError(
+        f"no sandbox works here ({'; '.join(faults)})",
+        hint="start a Docker engine or install bubblewrap; sandbox = 'process' runs commands unconfined",
+    )
