@@ -23,6 +23,9 @@ class DockerConfig(BaseModel):
     endpoint: Literal["auto", "namespace", "socket"] = "auto"
     """How a model is made reachable: through the box's network namespace (root, local engine), or
     through a mounted socket and a forwarder that runs in the box. auto: the first where it works."""
+    outside_view: bool = True
+    """As root on the engine's machine: see and end what runs in boxes from outside, without the engine.
+    Off, or where it does not work: by shells that the engine starts in the box, which is slower."""
     new_privileges: bool = False
     """Let set-user-id programs (sudo, su by others than root) give more rights inside the box."""
     capabilities: tuple[str, ...] = ()

@@ -27,6 +27,9 @@ KEPT_CAPABILITIES = (
 )
 """What root in a box needs to install software, own files, become other users, end their processes
 and serve on a low port. Not: raw packets, device nodes, chroot, file capabilities, audit, ptrace."""
+INNER_CAPABILITY = "SYS_PTRACE"
+"""Beside these where boxes cannot be seen from outside: root in a box then sees the environments of
+other users' processes, by which a command's descendants are known."""
 INIT = "trap '' HUP INT QUIT TERM USR1 USR2 PIPE; while :; do sleep 2147483 & wait $!; done"
 """The first process of a box that runs nothing of its image. As first process it reaps orphans, and
 the kernel lets nothing in the box kill it: `kill -9 -1` ends all else."""
@@ -44,8 +47,12 @@ def make_options(
     network: str,
     folder: Path | None,
     storage_size: bool,
+    inner: bool,
 ) -> dict[str, Any]:  # Any: the SDK's keywords
-    """Return the keywords for the SDK's `create_container`."""
+    """Return the keywords for the SDK's `create_container`.
+
+    `inner`: the box will be looked at from inside. `folder`: with sockets, to be mounted.
+    """
     from docker.types import LogConfig, Ulimit
 
     limits = make_limit_options(request.limits)
@@ -57,7 +64,7 @@ def make_options(
     host = client.create_host_config(
         network_mode=network,
         cap_drop=["ALL"],
-        cap_add=[*KEPT_CAPABILITIES, *config.capabilities],
+        cap_add=sorted({*KEPT_CAPABILITIES, *config.capabilities, *([INNER_CAPABILITY] if inner else [])}),
         security_opt=None if config.new_privileges else ["no-new-privileges"],
         init=keep,
         log_config=LogConfig(type="json-file", config=_LOG_OPTIONS),

@@ -1,6 +1,7 @@
 """A box's processes seen from inside it, where this machine cannot see them: slower, same answers.
 
-A shell of the image, started by the engine with every right in the box, lists and kills them.
+A shell of the image, started by the engine as the box's root, lists and kills them. Such a box has
+the capability that this takes (`container.INNER_CAPABILITY`).
 """
 
 from __future__ import annotations
@@ -8,19 +9,29 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from castform.sandbox.errors import SandboxError, SandboxGoneError
+from castform.sandbox.teardown import finish
 from castform_sandbox_docker.attach import StartRefusedError, attach
 from castform_sandbox_docker.life import Life
 from castform_sandbox_docker.processes import MARKER, Process, parse_process
 
+if TYPE_CHECKING:
+    import docker
+
 _LIST = (
-    "for d in /proc/[0-9]*; do s=$(cat $d/stat 2>/dev/null) || continue; "
-    f"m=$(tr '\\0' '\\n' <$d/environ 2>/dev/null | sed -n 's/^{MARKER}=//p'); "
-    'echo "${d#/proc/} ${m:--} $s" | tr "\\n" " "; echo; done'
+    "for d in /proc/[0-9]*; do s=; m=; "
+    '{ while read -r l || [ -n "$l" ]; do s="$s $l"; done <$d/stat; } 2>/dev/null || continue; '
+    f'{{ while read -r l || [ -n "$l" ]; do case $l in *{MARKER}=*) m=${{l##*{MARKER}=}}; '
+    'r=${m#????????????????}; m=${m%"$r"};; esac; done <$d/environ; } 2>/dev/null; '
+    'echo "${d#/proc/} ${m:--} $s"; done; echo end'
 )
-_ROUNDS = 20
+"""By what every shell has in itself: a full box has no process to spare. Markers have 16 characters."""
+_SPARE_PROCESSES = 32
+"""That the engine needs to start a shell, where the box is full."""
+_KILL_SECONDS = 10.0
+"""What forks faster than shells can look is given so long; then the box is ended."""
 _MOST_OUTPUT = 4 << 20
 _GROUP_FILES = {
     ("memory", "memory.limit_in_bytes"): "/sys/fs/cgroup/memory/memory.limit_in_bytes",
@@ -48,7 +59,10 @@ class InnerView:
     async def list_processes(self) -> list[Process]:
         """Return every process of the box that has not ended, but those that look. Ids are the box's own."""
         found = []
-        for line in (await self._run(_LIST)).decode("utf-8", "replace").splitlines():
+        lines = (await self._run(_LIST)).decode("utf-8", "replace").splitlines()
+        if not lines or lines[-1] != "end":
+            raise SandboxError("the box's processes cannot be listed")
+        for line in lines:
             pid, _, rest = line.partition(" ")
             marker, _, stat = rest.partition(" ")
             if not pid.isdigit() or marker == self._own:
@@ -60,18 +74,45 @@ class InnerView:
 
     async def kill(self, choose: Callable[[list[Process]], Iterable[int]]) -> bool:
         """Kill what `choose` picks until it picks nothing more; False when that does not come about."""
-        for _ in range(_ROUNDS):
-            try:
-                chosen = sorted(set(choose(await self.list_processes())))
-                if not chosen:
-                    return True
-                words = " ".join(map(str, chosen))
-                await self._run(f"kill -STOP {words} 2>/dev/null; kill -KILL {words} 2>/dev/null; :")
-            except SandboxGoneError:
-                raise
-            except SandboxError:
-                return False  # no shell can be started: the box is full of processes, or has none
+        try:
+            return await self._kill(choose)
+        except SandboxGoneError:
+            raise
+        except SandboxError:
+            pass  # no shell can be started: the box has all the processes it may have
+        said: Any = await self._life.call(lambda client: client.inspect_container(self._life.container_id))
+        limit = int(said["HostConfig"].get("PidsLimit") or 0)
+        if limit <= 0:
+            return False
+        try:
+            await self._set_process_limit(limit + _SPARE_PROCESSES)
+            return await self._kill(choose)
+        except SandboxGoneError:
+            raise
+        except SandboxError:
+            return False
+        finally:
+            await finish(self._set_process_limit(limit))
+
+    async def _kill(self, choose: Callable[[list[Process]], Iterable[int]]) -> bool:
+        loop = asyncio.get_running_loop()
+        give_up = loop.time() + _KILL_SECONDS
+        while loop.time() < give_up:
+            chosen = sorted(set(choose(await self.list_processes())))
+            if not chosen:
+                return True
+            words = " ".join(map(str, chosen))
+            await self._run(f"kill -STOP {words} 2>/dev/null; kill -KILL {words} 2>/dev/null; :")
         return False
+
+    async def _set_process_limit(self, limit: int) -> None:
+        """Set how many processes the box may have. The SDK's own call does not know this one."""
+
+        def work(client: docker.APIClient) -> None:
+            url = f"{client.base_url}/v{client.api_version}/containers/{self._life.container_id}/update"
+            client.post(url, json={"PidsLimit": limit}, timeout=client.timeout).raise_for_status()
+
+        await self._life.call(work)
 
     async def read_groups(self) -> dict[tuple[str, str], str]:
         """Return what the files of the box's control groups say inside it, by (controller, file)."""
@@ -105,7 +146,6 @@ class InnerView:
                 self._life.container_id,
                 ["/bin/sh", "-c", script],
                 user="0",
-                privileged=True,
                 workdir="/",
                 environment={MARKER: self._own},
             )

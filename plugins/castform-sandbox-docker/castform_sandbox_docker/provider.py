@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import secrets
+import shutil
 import tempfile
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
@@ -54,7 +56,8 @@ class DockerProvider:
         self._labels = current_owner().labels()
         self._public = PublicNetwork(self._engine, self._labels)
         self._storage_size: bool | None = None
-        self._local: bool | None = None
+        self._sees_boxes = config.outside_view and os.geteuid() == 0 and self._engine.socket_path is not None
+        """Whether boxes are expected to be seen from outside, until one is not."""
 
     async def check(self) -> Capabilities:
         info = await self._get_info()
@@ -112,8 +115,6 @@ class DockerProvider:
 
     @property
     def _folders(self) -> Path:
-        import os
-
         return Path(tempfile.gettempdir()) / f"{_FOLDERS}-{os.getuid()}"
 
     async def _get_info(self) -> Mapping[str, Any]:  # Any: JSON of the engine
@@ -130,11 +131,9 @@ class DockerProvider:
         return self._storage_size
 
     def _choose_way(self) -> Way:
-        import os
-
         if self._config.endpoint != "auto":
             return self._config.endpoint
-        return "namespace" if os.geteuid() == 0 and self._engine.socket_path is not None else "socket"
+        return "namespace" if self._sees_boxes else "socket"
 
     async def _start(self, request: BoxRequest) -> DockerBox:
         from docker.errors import APIError
@@ -162,6 +161,7 @@ class DockerProvider:
                             network=network,
                             folder=folder,
                             storage_size=storage_size,
+                            inner=not self._sees_boxes,
                         )
                     )
                 )
@@ -174,7 +174,7 @@ class DockerProvider:
             if isinstance(error, APIError):
                 raise SandboxStartError(
                     f"the engine starts no box of {request.image or 'its plain image'}: {error.explanation}",
-                    hint="a box needs an image with /bin/sh and sleep",
+                    hint=choose_hint(str(error.explanation)),
                 ) from error
             if isinstance(error, SandboxGoneError):
                 raise SandboxStartError(f"the box ended as it was started: {error}") from error
@@ -190,8 +190,11 @@ class DockerProvider:
         storage_size: bool,
     ) -> DockerBox:
         said = await self._engine.call(lambda client: client.inspect_container(life.container_id))
-        life.view = open_host_view(life.container_id, int(said["State"]["Pid"]))
+        if self._config.outside_view:
+            life.view = open_host_view(life.container_id, int(said["State"]["Pid"]))
         await life.look()
+        if life.view is None:
+            self._sees_boxes = False
         if life.view is not None:
             check_limits(request.limits, life.view.groups.read)
         else:
@@ -259,6 +262,15 @@ def check_request(request: BoxRequest) -> None:
         raise UsageError(f"labels that begin with castform. are castform's own: {', '.join(reserved)}")
 
 
+def choose_hint(words: str) -> str | None:
+    """Return what to do about the engine's words for a box that it does not start."""
+    if "executable file not found" in words or "no such file or directory" in words:
+        return "a box needs an image with /bin/sh and sleep"
+    if "limit" in words or "cpu" in words.lower():
+        return "the limits are set by `Limits`; None sets none"
+    return None
+
+
 def make_measure(life: Life, said: Mapping[str, Any]) -> Callable[[], Awaitable[int]]:
     """Return what measures the bytes that a box has written."""
     layer = ((said.get("GraphDriver") or {}).get("Data") or {}).get("UpperDir")
@@ -297,6 +309,4 @@ def _make_folder(folder: Path, labels: Mapping[str, str]) -> Path:
 
 
 def _remove_folder(folder: Path) -> None:
-    import shutil
-
     shutil.rmtree(folder, ignore_errors=True)
