@@ -6,7 +6,7 @@ import contextlib
 import json
 import secrets
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -17,29 +17,45 @@ if TYPE_CHECKING:
     from aiohttp import web
 
 FETCH = r"""
-url=$1 key=$2
 if command -v python3 > /dev/null; then
-    python3 - "$url" "$key" << 'CODE'
-import sys, urllib.request, urllib.error
-opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-ask = urllib.request.Request(sys.argv[1], headers={"Authorization": "Bearer " + sys.argv[2]})
-try:
-    with opener.open(ask, timeout=4) as answer:
-        print("status", answer.status, answer.read().decode())
-except urllib.error.HTTPError as error:
-    print("status", error.code, error.read().decode())
-except Exception as error:
-    print("unreachable", type(error).__name__)
+    exec python3 - "$@" << 'CODE'
+import os, socket, sys
+for url, key in zip(sys.argv[1::2], sys.argv[2::2]):
+    place, _, path = url[len("http://"):].partition("/")
+    target, path = place, "/" + path
+    if os.environ.get("ASK_BY_PROXY"):
+        proxy = os.environ.get("http_proxy") or os.environ.get("HTTP_PROXY")
+        if proxy:
+            target, path = proxy[len("http://"):].rstrip("/").rpartition("@")[2], url
+    host, _, port = target.rpartition(":")
+    head = "GET %s HTTP/1.0\r\nHost: %s\r\nAuthorization: Bearer %s\r\n\r\n" % (path, place, key)
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=4) as link:
+            link.settimeout(4)
+            link.sendall(head.encode())
+            said = b""
+            while chunk := link.recv(65536):
+                said += chunk
+        line, _, rest = said.decode("utf-8", "replace").partition("\r\n")
+        print("status", line.split(" ")[1], rest.partition("\r\n\r\n")[2])
+    except Exception as error:
+        print("unreachable", type(error).__name__)
 CODE
-elif command -v curl > /dev/null; then
-    curl -s --noproxy '*' -m 4 -w '\nstatus %{http_code}\n' -H "Authorization: Bearer $key" --path-as-is "$url" || echo unreachable
-elif command -v wget > /dev/null; then
-    wget -q -Y off -T 4 -O - --header "Authorization: Bearer $key" "$url" && echo 'status 200' || echo unreachable
-else
-    echo nothing
 fi
+off=off direct='--noproxy *'
+[ -z "$ASK_BY_PROXY" ] || { off=on; direct=; }
+set -f
+command -v curl > /dev/null || command -v wget > /dev/null || echo nothing
+while [ $# -gt 0 ]; do
+    if command -v curl > /dev/null; then
+        curl -s $direct -m 4 -w '\nstatus %{http_code}\n' -H "Authorization: Bearer $2" --path-as-is "$1" || echo unreachable
+    elif command -v wget > /dev/null; then
+        wget -q -Y $off -T 4 -O - --header "Authorization: Bearer $2" "$1" && echo 'status 200' || echo unreachable
+    fi
+    shift 2
+done
 """
-"""Asks for a URL with a key and shows what came: `python3`, curl or wget, whichever is inside."""
+"""Asks for HTTP URLs with a port, each followed by a key, and shows what came: `python3`, curl or wget, whichever is inside."""
 
 
 @dataclass(kw_only=True)
@@ -78,7 +94,8 @@ async def serve_sessions(*, host: str = "127.0.0.1") -> AsyncIterator[Upstream]:
         upstream.asked.append((request.path, key))
         session = request.path.split("/")[2] if request.path.startswith("/sessions/") else ""
         said = json.dumps({"word": upstream.word, "session": session, "data": []})
-        return web.Response(text=said, status=200 if keys.get(session) == key else 401)
+        refused = bool(session) and keys.get(session) != key
+        return web.Response(text=said, status=401 if refused else 200)
 
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", answer)
@@ -93,7 +110,17 @@ async def serve_sessions(*, host: str = "127.0.0.1") -> AsyncIterator[Upstream]:
 
 async def fetch(box: Sandbox, url: str, key: str = "") -> str:
     """Ask for a URL from inside; return what came, with `status N` or `unreachable` in it."""
-    done = await box.exec(["sh", "-c", FETCH, "sh", url, key], timeout_seconds=30)
+    return await fetch_all(box, [(url, key)])
+
+
+async def fetch_all(box: Sandbox, asks: Sequence[tuple[str, str]], *, by_proxy: bool = False) -> str:
+    """Ask for URLs, each with a key, one after the other; return all that came.
+
+    `by_proxy`: by the proxy that the box's variables name, as plain programs do.
+    """
+    words = [word for ask in asks for word in ask]
+    env = {"ASK_BY_PROXY": "1" if by_proxy else ""}
+    done = await box.exec(["sh", "-c", FETCH, "sh", *words], env=env, timeout_seconds=20 + 6 * len(asks))
     if "nothing" in done.text.split():
         raise NotCheckedError("the image has neither python3 nor curl nor wget to ask by")
     return f"{done.text} {done.error_text}"

@@ -7,7 +7,7 @@ import asyncio
 from castform.sandbox.contract import NetworkMode, NetworkPolicy
 from castform.testing.sandboxes.rule import SandboxRule, check_equal, check_that, claim_isolation
 from castform.testing.sandboxes.subject import Examined, run_shell
-from castform.testing.sandboxes.upstream import fetch, serve_sessions
+from castform.testing.sandboxes.upstream import fetch, fetch_all, serve_sessions
 
 _READ_ALL = 'env; cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline 2> /dev/null | tr "\\0" "\\n"; true'
 
@@ -45,20 +45,20 @@ async def check_one_session_only(examined: Examined) -> None:
         inside = await box.connect(upstream.first)
         root = inside.root_url
         await fetch(box, f"{inside.base_url}/models", inside.api_key)
-        for url in (
+        urls = (
             f"{root}/sessions/second/v1/models",
             f"{root}/v1/../../second/v1/models",
             f"{root}/v1/%2e%2e/%2e%2e/second/v1/models",
             f"{root}/v1/models/..%2f..%2f..%2fsecond/v1/models",
             f"{root}//sessions/second/v1/models",
             f"{root}/sessions",
-        ):
-            for key in (inside.api_key, upstream.second.api_key):
-                await fetch(box, url, key)
+        )
+        keys = (inside.api_key, upstream.second.api_key)
+        await fetch_all(box, [(url, key) for url in urls for key in keys])
         strange = [path for path, _ in upstream.asked if not path.startswith("/sessions/first/v1/")]
         check_equal("paths that were reached outside of the session", strange, [])
-        keys = {key for _, key in upstream.asked}
-        check_equal("keys that the server saw", keys, {upstream.first.api_key})
+        seen = {key for _, key in upstream.asked}
+        check_equal("keys that the server saw", seen, {upstream.first.api_key})
 
 
 async def check_key_hidden(examined: Examined) -> None:
@@ -96,8 +96,8 @@ async def check_other_box(examined: Examined) -> None:
         said = await fetch(one, f"{first.base_url}/models", first.api_key)
         check_that('"first"' in said, f"the first box's own model answers {said!r}")
         upstream.asked.clear()
-        for key in (first.api_key, second.api_key, upstream.first.api_key):
-            await fetch(other, f"{first.base_url}/models", key)
+        keys = (first.api_key, second.api_key, upstream.first.api_key)
+        await fetch_all(other, [(f"{first.base_url}/models", key) for key in keys])
         reached = [path for path, _ in upstream.asked if "first" in path]
         check_equal("requests of another box that reached the first one's session", reached, [])
 

@@ -15,10 +15,19 @@ from castform.testing.sandboxes.rule import (
     claim_isolation,
 )
 from castform.testing.sandboxes.subject import Examined, run_shell
-from castform.testing.sandboxes.upstream import Upstream, fetch, serve_sessions
+from castform.testing.sandboxes.upstream import Upstream, fetch, fetch_all, serve_sessions
 
 _UNROUTED = "192.0.2.1"
 """Of RFC 5737: nothing is sent there, the system says from which of its addresses it would be."""
+_SERVER = """
+import socket
+server = socket.create_server(("", 18080))
+while True:
+    link, _ = server.accept()
+    link.recv(4096)
+    link.sendall(b"HTTP/1.0 200 OK\\r\\n\\r\\nhere")
+    link.close()
+"""
 
 
 async def check_nothing_reachable(examined: Examined) -> None:
@@ -30,11 +39,9 @@ async def check_nothing_reachable(examined: Examined) -> None:
         inside = await box.connect(upstream.first)
         said = await fetch(box, f"{inside.base_url}/models", inside.api_key)
         check_that("status 200" in said, f"the connected model answers {said!r}")
-        upstream.asked.clear()
-        addresses = await _addresses(box)
         check_equal(
             "what answers under network none with a model connected",
-            await _find_reachable(box, upstream, addresses),
+            await _find_reachable(box, upstream, await _addresses(box)),
             [],
         )
 
@@ -59,15 +66,15 @@ async def check_allowlist(examined: Examined) -> None:
         serve_sessions(host="0.0.0.0") as upstream,
         examined.own_box(examined.make_request(network=opened)) as box,
     ):
-        said = await _ask_by_proxy(box, f"http://{host}:{upstream.port}/hello")
+        said = await fetch_all(box, [(f"http://{host}:{upstream.port}/hello", "")], by_proxy=True)
         check_that(upstream.word in said, f"an allowed address answers {said!r}")
 
 
 async def check_other_boxes(examined: Examined) -> None:
     """A server in one box is not reachable from another."""
     async with examined.own_box() as one, examined.own_box() as other:
-        serve = "python3 -m http.server 18080 > /dev/null 2>&1 & sleep 0.1; command -v python3 > /dev/null || echo none"
-        if await run_shell(one, serve) == "none":
+        serve = 'command -v python3 > /dev/null || { echo none; exit 0; }; python3 -c "$1" > /dev/null 2>&1 &'
+        if await run_shell(one, serve, _SERVER) == "none":
             raise NotCheckedError("the image has no python3 to serve by")
         wait = "i=0; while ! grep -q ':46A0 ' /proc/net/tcp && [ $i -lt 100 ]; do sleep 0.1; i=$((i+1)); done; true"
         await run_shell(one, wait)
@@ -81,32 +88,17 @@ async def check_other_boxes(examined: Examined) -> None:
 async def _find_reachable(
     box: Sandbox, upstream: Upstream, addresses: list[str], *, proxied: bool = False
 ) -> list[str]:
-    """Return the addresses by which this machine's server is reached from inside."""
-    found = []
-    for address in addresses:
-        url = f"http://{f'[{address}]' if ':' in address else address}:{upstream.port}/hello"
-        said = await fetch(box, url)
-        if proxied:
-            said += await _ask_by_proxy(box, url)
-        if upstream.word in said:
-            found.append(address)
-    return found
-
-
-async def _ask_by_proxy(box: Sandbox, url: str) -> str:
-    """Ask as a plain program does, by the proxy that the box's variables name."""
-    script = """
-if command -v python3 > /dev/null; then
-    python3 -c 'import sys, urllib.request; print(urllib.request.urlopen(sys.argv[1], timeout=4).read().decode())' "$1"
-else
-    wget -q -T 4 -O - "$1"
-fi
-"""
-    done = await box.exec(["sh", "-c", script, "sh", url], timeout_seconds=30)
-    body = await box.exec(["sh", "-c", "command -v python3 || command -v wget"])
-    if body.exit_code:
-        raise NotCheckedError("the image has neither python3 nor wget to ask by")
-    return done.text + done.error_text
+    """Return the addresses by which requests from inside reach this machine's server."""
+    upstream.asked.clear()
+    urls = {
+        address: f"http://{f'[{address}]' if ':' in address else address}:{upstream.port}/hello-{number}"
+        for number, address in enumerate(addresses)
+    }
+    await fetch_all(box, [(url, "") for url in urls.values()])
+    if proxied:
+        await fetch_all(box, [(url, "") for url in urls.values()], by_proxy=True)
+    seen = {path for path, _ in upstream.asked}
+    return [address for address, url in urls.items() if f"/{url.rpartition('/')[2]}" in seen]
 
 
 async def _addresses(box: Sandbox) -> list[str]:
