@@ -188,6 +188,8 @@ def load_config(path: Path | None = None, assignments: Sequence[str] = (), **fla
             faults.append(f"--set {text!r}: expected section.key=value")
             continue
         keys = key.strip().split(".")
+        if keys[0] == "env" and len(keys) > 1:  # short for an argument of the environment
+            keys = ["environment", *(() if file is not None else ("args",)), *keys[1:]]
         if file is not None and keys[0] == "environment" and set(keys[1:2]) & {*PART_KEYS, *MORE_KEYS}:
             keys = ["environment", "args", ".".join(keys[1:])]  # of the file's own [environment]
         assign_value(data, keys, parse_value(value), faults)

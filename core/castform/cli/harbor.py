@@ -9,6 +9,16 @@ from typing import Any
 ACTIONS: dict[str, tuple[str, str]] = {
     "run": ("castform.cli.harbor_run", "run task folders with an agent, and say what each one earned"),
     "lint": ("castform.cli.harbor_lint", "say what is wrong or odd about task folders; nothing is started"),
+    "export": ("castform.cli.harbor_export", "write an environment's examples as task folders"),
+    "trajectory": (
+        "castform.cli.harbor_trajectory",
+        "write a run's rollouts as ATIF files, or check such files",
+    ),
+    "compare": (
+        "castform.cli.harbor_compare",
+        "run task folders by the real harbor too, and compare the rewards",
+    ),
+    "install": ("castform.cli.harbor_install", "make a virtual environment with the real harbor in it"),
 }
 """Name to (module, one line). A module has add_arguments(parser) and run(args) -> int, and is imported when
 its action is asked for."""

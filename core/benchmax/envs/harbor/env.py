@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import shutil
 from collections.abc import Mapping, Sequence
@@ -68,13 +69,15 @@ class HarborEnv(Environment[Mapping[str, Any], HarborAttempt]):
         requires_public_model_endpoint: bool = True,
         keep_graded_failures: bool = False,
         keep_trials: KeepTrials = "all",
+        trial_timeout_seconds: float | None = None,
         runner: str | None = None,
     ) -> None:
         """Check the set-up; nothing is started.
 
         `keep_graded_failures`: an agent that ran out of time, of context or ended with an error keeps
         the reward that the verifier gave its work; otherwise any exception means no reward.
-        `keep_trials`: which trial folders stay on disk. `runner`: `module:function` that makes a
+        `keep_trials`: which trial folders stay on disk. `trial_timeout_seconds`: for a whole trial, boxes
+        and verification included; it is best below the run's own limit for a rollout. `runner`: `module:function` that makes a
         TrialRunner; unset, castform's own where it can run the agent, else the real harbor.
         """
         self.dataset = take_config(DatasetConfig, dataset, "dataset")
@@ -95,6 +98,9 @@ class HarborEnv(Environment[Mapping[str, Any], HarborAttempt]):
         if keep_trials not in ("all", "failed", "none"):
             raise ValueError(f"keep_trials must be 'all', 'failed' or 'none', not {keep_trials!r}")
         self.keep_trials = keep_trials
+        if trial_timeout_seconds is not None and not trial_timeout_seconds > 0:
+            raise ValueError(f"trial_timeout_seconds must be above 0, not {trial_timeout_seconds!r}")
+        self.trial_timeout_seconds = trial_timeout_seconds
         self.keep_graded_failures = keep_graded_failures
         if keep_graded_failures:
             self.scorable_termination_reasons = SCORABLE | KEPT_REASONS
@@ -138,7 +144,14 @@ class HarborEnv(Environment[Mapping[str, Any], HarborAttempt]):
         ValueError: an id that cannot name a folder, or auth that is no bearer.
         """
         trial = await self.make_trial(request)
-        result = await self._runners.get().run(trial)
+        try:
+            async with asyncio.timeout(self.trial_timeout_seconds) as limit:
+                result = await self._runners.get().run(trial)
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            message = f"the trial took longer than {self.trial_timeout_seconds:g} s"
+            raise RolloutFailure("harness_timeout", message) from error
         try:
             return self.settle(request.rollout_id, result)
         finally:

@@ -1,0 +1,83 @@
+"""`castform harbor compare`: the same tasks by castform's runner and by the real harbor."""
+
+from __future__ import annotations
+
+import argparse
+import pkgutil
+from pathlib import Path
+from typing import Any
+
+from castform.cli.output import print_json, print_table, print_text
+from castform.errors import UsageError
+
+AGENTS = ("oracle", "nop")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command line."""
+    parser.add_argument("tasks", type=Path, help="a task's folder, or a folder of them")
+    parser.add_argument(
+        "--agent",
+        action="append",
+        choices=AGENTS,
+        help="oracle or nop; may be given again; default: both",
+    )
+    parser.add_argument(
+        "--sandbox", default="docker", metavar="NAME", help="of castform's runner; default: docker"
+    )
+    parser.add_argument(
+        "--concurrency", type=int, default=2, metavar="N", help="trials at a time; default: 2"
+    )
+    parser.add_argument("--jobs-dir", type=Path, default=Path("jobs"), metavar="DIR", help="default: jobs")
+    parser.add_argument(
+        "--compose",
+        action="store_true",
+        help="let the real harbor use its own docker environment, which needs the Compose plugin",
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Compare. 0: every task has the same rewards by both; 1: some do not."""
+    import asyncio
+
+    from castform.cli.signals import interrupt_on_sigterm
+    from castform.cli.trainer_calls import settle
+
+    if args.concurrency < 1:
+        raise UsageError("--concurrency is at least 1")
+    compare = pkgutil.resolve_name("castform_harbor.compare:compare_runners")
+    find = pkgutil.resolve_name("castform_harbor.real_harbor:find_real_harbor")
+    harbor = find()
+    with interrupt_on_sigterm():
+        rows = settle(
+            asyncio.run,
+            compare(
+                args.tasks,
+                agents=args.agent or AGENTS,
+                sandbox=args.sandbox,
+                jobs_dir=args.jobs_dir.absolute(),
+                concurrency=args.concurrency,
+                compose=args.compose,
+                harbor=harbor,
+            ),
+        )
+    different = [row for row in rows if not row.is_same]
+    if args.json:
+        print_json({"trials": [row.as_dict() for row in rows], "different": len(different)})
+    else:
+        print_table(
+            ["TASK", "AGENT", "CASTFORM", "HARBOR", ""],
+            [
+                [row.task, row.agent, _show(row.own), _show(row.real), "" if row.is_same else "different"]
+                for row in rows
+            ],
+        )
+        for row in different:
+            print_text(f"{row.task}, {row.agent}: {row.describe()}")
+        print_text(f"{len(rows) - len(different)} of {len(rows)} trials have the same rewards")
+    return 1 if different else 0
+
+
+def _show(rewards: Any) -> str:
+    return "none" if rewards is None else ", ".join(f"{name} {value:g}" for name, value in rewards.items())
