@@ -26,7 +26,8 @@ from castform_trainer.gateway.splice import Prompt, Served, build_prompt
 from castform_trainer.gateway.template import TemplateRenderer
 
 RETRY_HEADER = "x-stainless-retry-count"
-LINEAGE_HEADER = "X-Castform-Lineage"
+LINEAGE_HEADERS = ("X-Castform-Lineage", "X-Claude-Code-Agent-Id", "Thread-Id")
+"""Where a client says which of its agents asks: ours, claude-code's, codex's."""
 LONGEST_LINEAGE = 200  # characters
 NO_REPLY: Mapping[str, Any] = {"role": "assistant", "content": None}
 NOTHING = Generation(ids=(), logprobs=(), finish_reason="abort", version=0)
@@ -73,7 +74,7 @@ class ChatService:
         is_retry = headers.get(RETRY_HEADER, "0") not in ("", "0")
         work = session.find_first_try(request, key, is_retry=is_retry)
         if work is None:
-            lineage = headers.get(LINEAGE_HEADER)
+            lineage = next((headers[name] for name in LINEAGE_HEADERS if name in headers), None)
             work = self._start(session, request, key, lineage and lineage[:LONGEST_LINEAGE])
         await self._wait(session, work)
         calls = self._settle(session, work)
