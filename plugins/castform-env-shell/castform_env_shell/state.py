@@ -43,14 +43,19 @@ def is_reached(goal: Goal, start: State, end: State) -> bool:
 
 
 def touched_share(goal: Goal, start: State, end: State) -> float:
-    """Return the share, from 0 to 1, of what was asked about that is no longer as it was; 0 where harm was done."""
+    """Return the share, from 0 to 1, of what was asked for that has been begun; 0 where harm was done.
+
+    Begun is a file whose content is no longer what it was, a folder that is there, a script that
+    can be run. What has to go counts where nothing has to be made: deleting is no beginning of the rest.
+    """
     if not is_unharmed(goal, start, end):
         return 0.0
+    made = [path for path, text in goal.files.items() if text is not None]
     changes = [
-        *(not _is_same(end.files.get(path), start.files.get(path)) for path in goal.files),
+        *(path in end.files and not _is_same(end.files[path], start.files.get(path)) for path in made),
         *(path in end.folders for path in goal.folders),
         *(path in end.executable for path in goal.executable),
-    ]
+    ] or [path not in end.files for path in goal.files]
     return sum(changes) / len(changes)
 
 
