@@ -23,7 +23,7 @@ JSON_FILE = "reward.json"
 TEXT_FILE = "reward.txt"
 MAIN_REWARD = "reward"
 
-_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
+_NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _SHOWN_CHARACTERS = 120
 
 
@@ -90,10 +90,13 @@ def _read_file(path: Path) -> str | None:
         return None
     except OSError as error:
         raise RewardParseError(f"{path.name} is a link or cannot be read: {error.strerror}") from error
-    with os.fdopen(number, "rb") as file:
+    try:
         if not stat.S_ISREG(os.fstat(number).st_mode):
             raise RewardParseError(f"{path.name} is no regular file")
-        data = file.read(MAX_REWARD_BYTES + 1)
+        with os.fdopen(number, "rb", closefd=False) as file:
+            data = file.read(MAX_REWARD_BYTES + 1)
+    finally:
+        os.close(number)
     if len(data) > MAX_REWARD_BYTES:
         raise RewardParseError(f"{path.name} is larger than {MAX_REWARD_BYTES >> 20} MiB: that is no reward")
     if not data.strip():

@@ -1,0 +1,70 @@
+"""`castform harbor`: exits, and what is on which stream."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from castform.cli.main import main
+
+TASKS = Path(__file__).parent / "tasks"
+
+
+def test_lint_reads_every_task_of_ours(capsys):
+    assert main(["harbor", "lint", str(TASKS)]) == 0
+    out = capsys.readouterr().out
+    assert out.splitlines()[-1] == "16 tasks can be used, 1 of them with warnings; 0 cannot"
+
+
+def test_lint_tells_what_cannot_be_used(write_task, capsys):
+    folder = write_task(name="a", files={"tests/test.sh": None}).parent
+    write_task("odd = 1", name="b")
+    assert main(["harbor", "lint", str(folder), "--json"]) == 2
+    found = json.loads(capsys.readouterr().out)
+    assert [task["name"] for task in found["tasks"]] == ["b"]
+    assert found["tasks"][0]["warnings"] == ["odd is no key that Harbor knows: it changes nothing"]
+    assert list(found["unusable"]) == [str(folder / "a")]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--agent", "oracle", "-m", "x"], "asks no model"),
+        (["--agent", "terminus-lite"], "needs a model"),
+        (["--agent", "./nowhere.toml", "-m", "x"], "does not exist"),
+        (["--attempts", "0"], "at least 1"),
+        (["--timeout-multiplier", "0"], "above 0"),
+        (["--job-name", "a/b"], "no name"),
+        (["--sandbox", "dokcer"], "no sandbox provider"),
+        (["--base-url", "http://x/v1"], "needs -m"),
+    ],
+)
+def test_words_that_do_not_go_together_end_before_anything_starts(write_task, tmp_path, capsys, words, said):
+    folder = write_task()
+    jobs = tmp_path / "jobs"
+    assert main(["harbor", "run", str(folder), "--jobs-dir", str(jobs), *words]) == 2
+    assert said in capsys.readouterr().err
+    assert not jobs.exists()
+
+
+def test_without_a_task_there_is_nothing_to_run(tmp_path, capsys):
+    assert main(["harbor", "run", str(tmp_path)]) == 2
+    assert "no Harbor task" in capsys.readouterr().err
+
+
+def test_a_sandbox_that_isolates_nothing_is_refused(write_task, tmp_path, capsys):
+    folder = write_task(name="a")
+    words = ["harbor", "run", str(folder), "--sandbox", "process", "--jobs-dir", str(tmp_path), "--json"]
+    assert main(words) == 2
+    (trial,) = json.loads(capsys.readouterr().out)["trials"]
+    assert (trial["status"], trial["rewards"]) == ("refused", None)
+    assert "isolates nothing" in trial["error"]
+
+
+def test_an_engine_that_is_not_there_is_exit_3(write_task, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/no.sock")
+    folder = write_task()
+    assert main(["harbor", "run", str(folder), "--jobs-dir", str(tmp_path / "jobs")]) == 3
+    assert "docker" in capsys.readouterr().err.lower()

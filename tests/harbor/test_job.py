@@ -1,0 +1,172 @@
+"""Many trials in one folder: resumed, apart from each other, never two at once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+from test_trial import SOLVING, Agent
+
+from castform.errors import UsageError
+from castform.harness.contract import HarnessError
+from castform_harbor.job import Job, hold_job, run_job
+from castform_harbor.reference_agents import NopHarness, OracleHarness
+from castform_harbor.tasks import load_tasks
+from castform_harbor.trial_types import TrialOptions
+
+
+@pytest.fixture
+def run_tasks(write_task, provider, tmp_path):
+    async def run_all(harness=None, *, attempts=1, concurrency=4, model=None):
+        harness = harness or OracleHarness()
+        job = Job(
+            tasks=load_tasks(tmp_path / "tasks"),
+            folder=tmp_path / "jobs" / "j",
+            agent=harness.name,
+            model=model,
+            attempts=attempts,
+            concurrency=concurrency,
+            options=TrialOptions(host_env={}),
+        )
+        return await run_job(job, harness=harness, provider=provider)
+
+    return run_all
+
+
+async def test_every_task_is_tried_as_often_as_asked(write_task, run_tasks, tmp_path):
+    write_task(name="a", files=SOLVING)
+    write_task(name="b", files=SOLVING)
+    trials = await run_tasks(attempts=2)
+    assert [(trial.name, trial.reward) for trial in trials] == [
+        ("a__1", 1.0),
+        ("a__2", 1.0),
+        ("b__1", 1.0),
+        ("b__2", 1.0),
+    ]
+    found = json.loads((tmp_path / "jobs/j/result.json").read_text())
+    assert (found["n_total_trials"], found["stats"]["n_completed_trials"]) == (4, 4)
+    assert found["finished_at"]
+
+
+async def test_no_more_run_at_a_time_than_asked(write_task, run_tasks):
+    for name in "abcd":
+        write_task(name=name)
+    running, most = 0, 0
+    pair = asyncio.Barrier(2)  # a job that runs one at a time never gets past it
+
+    class Counting(Agent):
+        async def run(self, task, sandbox, endpoint):
+            nonlocal running, most
+            running += 1
+            most = max(most, running)
+            await pair.wait()
+            running -= 1
+            return await super().run(task, sandbox, endpoint)
+
+    await run_tasks(Counting(), concurrency=2)
+    assert most == 2
+
+
+async def test_a_second_run_runs_only_what_has_no_reward(write_task, run_tasks, provider, tmp_path):
+    """Zero is a reward; a result that is missing, empty or truncated is none."""
+    for name in "abcde":
+        write_task(name=name, files=SOLVING)
+    await run_tasks(NopHarness())
+    job = tmp_path / "jobs" / "j"
+    (job / "a__1" / "result.json").unlink()
+    (job / "b__1" / "result.json").write_text("")
+    (job / "c__1" / "result.json").write_text('{"verifier_result": {"rew')
+    unscored = json.loads((job / "d__1" / "result.json").read_text())
+    (job / "d__1" / "result.json").write_text(json.dumps({**unscored, "verifier_result": None}))
+    provider.boxes.clear()
+    provider._folder = tmp_path / "again"
+    trials = await run_tasks(NopHarness())
+    assert [(trial.name, trial.kept, trial.reward) for trial in trials] == [
+        ("a__1", False, 0.0),
+        ("b__1", False, 0.0),
+        ("c__1", False, 0.0),
+        ("d__1", False, 0.0),
+        ("e__1", True, 0.0),
+    ]
+    assert len(provider.boxes) == 4
+    assert sorted(path.name.partition("-")[0] for path in (job / "unscored").iterdir()) == [
+        "a__1",
+        "b__1",
+        "c__1",
+        "d__1",
+    ]
+
+
+async def test_one_task_that_cannot_be_run_costs_the_others_nothing(write_task, run_tasks):
+    write_task(name="good", files=SOLVING)
+    write_task('[environment]\nos = "windows"', name="refused", files={"tests/test.bat": ""})
+    write_task('[environment.env]\nA = "${NOT_SET}"', name="unset")
+    write_task(name="unsolved", files={"tests/test.sh": SOLVING["tests/test.sh"]})
+    trials = {trial.name: trial for trial in await run_tasks()}
+    assert {name: trial.status for name, trial in trials.items()} == {
+        "good__1": "ok",
+        "refused__1": "refused",
+        "unset__1": "refused",
+        "unsolved__1": "infra_error",
+    }
+    assert trials["good__1"].reward == 1.0
+    assert all(trial.rewards is None for name, trial in trials.items() if name != "good__1")
+
+
+async def test_a_task_that_changed_is_not_mixed_with_its_past(write_task, run_tasks):
+    folder = write_task(name="a")
+    await run_tasks(NopHarness())
+    (folder / "instruction.md").write_text("Something else.\n")
+    with pytest.raises(UsageError, match="have changed since"):
+        await run_tasks(NopHarness())
+
+
+async def test_another_agent_gets_another_job(write_task, run_tasks):
+    write_task(name="a")
+    await run_tasks(NopHarness())
+    with pytest.raises(UsageError, match="another agent or model"):
+        await run_tasks(Agent())
+
+
+async def test_two_processes_do_not_run_one_job(write_task, run_tasks, tmp_path):
+    write_task(name="a")
+    with hold_job(tmp_path / "jobs" / "j"), pytest.raises(UsageError, match="being run by another process"):
+        await run_tasks()
+
+
+async def test_a_job_that_is_cancelled_closes_every_box_and_keeps_what_it_had(
+    write_task, run_tasks, provider, tmp_path
+):
+    write_task(name="a")
+    write_task(name="b")
+    write_task(name="c")
+    waiting = asyncio.Event()
+
+    class Slow(Agent):
+        async def run(self, task, sandbox, endpoint):
+            if len(self.seen) == 0:
+                return await super().run(task, sandbox, endpoint)
+            waiting.set()
+            return await asyncio.get_running_loop().create_future()
+
+    job = asyncio.ensure_future(run_tasks(Slow(), concurrency=1))
+    await waiting.wait()
+    job.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await job
+    assert len(provider.boxes) == 2
+    assert all(box.closed for box in provider.boxes)
+    saved = {
+        path.parent.name: json.loads(path.read_text())["castform"]["status"]
+        for path in (tmp_path / "jobs" / "j").glob("*/result.json")
+    }
+    assert saved == {"a__1": "ok", "b__1": "cancelled"}
+
+
+async def test_a_harness_that_cannot_be_set_up_leaves_no_reward_anywhere(write_task, run_tasks):
+    write_task(name="a")
+    trials = await run_tasks(Agent(setup_failure=HarnessError("no npm")))
+    assert [(trial.status, trial.rewards, trial.error) for trial in trials] == [
+        ("infra_error", None, "no npm")
+    ]
