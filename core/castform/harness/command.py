@@ -7,7 +7,7 @@ import secrets
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from castform.harness.contract import AgentTask, HarnessError, HarnessResult, HarnessStatus
@@ -168,6 +168,9 @@ class CommandHarness:
 
     async def _prepare(self, sandbox: Sandbox, launch: Launch, place: Place) -> None:
         """Write the files and run `prepare`, as the program's user."""
+        if launch.user and launch.files:  # or the folders above them would be root's
+            folders = sorted({str(PurePosixPath(file.path).parent) for file in launch.files})
+            await sandbox.exec(["mkdir", "-p", *folders], cwd="/", user=launch.user, timeout_seconds=60)
         for file in launch.files:
             await sandbox.write_file(file.path, file.data, mode=file.mode, user=launch.user)
         if launch.prepare is None:

@@ -78,3 +78,8 @@ def install_scripts(package: str, source: Literal["npm", "pip"], version: str | 
 def limit_turns(options: AgentOptions, *words: str) -> tuple[str, ...]:
     """Return the arguments that set the most turns; none without a limit."""
     return (*words[:-1], words[-1].replace("N", str(options.max_turns))) if options.max_turns else ()
+
+
+def copy_skills(target: str) -> str:
+    """Return a script that copies the task's skills, if it has any, to where an agent looks for its own."""
+    return f"if [ -d {{skills_dir}} ]; then mkdir -p {target} && cp -R {{skills_dir}}/. {target}/; fi"

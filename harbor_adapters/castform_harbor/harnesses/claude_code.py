@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from castform.harness.command import CommandHarness
-from castform_harbor.harnesses.binding import AgentOptions, limit_turns, make_binding
+from castform_harbor.harnesses.binding import AgentOptions, copy_skills, limit_turns, make_binding
 
 ALIASES = (
     "ANTHROPIC_MODEL",
@@ -45,5 +45,9 @@ def make_claude_code(options: AgentOptions) -> CommandHarness:
             "DISABLE_AUTOUPDATER": "1",
             "IS_SANDBOX": "1",  # root may skip the permissions
         },
-        prepare="mkdir -p {run_dir}/claude/skills; if [ -d {skills_dir} ]; then cp -R {skills_dir}/. {run_dir}/claude/skills/; fi",
+        prepare=copy_skills("{run_dir}/claude/skills"),
+        status=[
+            {"status": "max_turns", "output": '"subtype":"error_max_turns"', "exit_codes": [0, 1]},
+            {"status": "context_exceeded", "output": "Prompt is too long"},
+        ],
     )

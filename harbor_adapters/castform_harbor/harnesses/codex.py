@@ -7,10 +7,12 @@ from collections.abc import Mapping
 from castform.harness.command import CommandHarness
 from castform.harness.contract import AgentTask
 from castform.harness.launch import Extras
-from castform_harbor.harnesses.binding import AgentOptions, make_binding
+from castform_harbor.harnesses.binding import AgentOptions, copy_skills, make_binding
 from castform_harbor.harnesses.mcp_forms import write_codex_servers
 
-CONFIG = "{run_dir}/codex/config.toml"
+HOME = "{log_dir}/codex"
+"""Not below a temporary folder, where it refuses to put its helper programs."""
+CONFIG = HOME + "/config.toml"
 
 
 def make_codex(options: AgentOptions) -> CommandHarness:
@@ -30,12 +32,13 @@ def make_codex(options: AgentOptions) -> CommandHarness:
             "-",
         ],
         stdin="{instruction}",
-        env={"CODEX_HOME": "{run_dir}/codex", "CASTFORM_API_KEY": "{api_key}"},
+        env={"CODEX_HOME": HOME, "CASTFORM_API_KEY": "{api_key}"},
         files={
             CONFIG: {
                 "content": {
                     "model_provider": "castform",
                     "check_for_update_on_startup": False,
+                    "web_search": "disabled",  # a tool of OpenAI's own servers
                     "model_providers": {
                         "castform": {
                             "name": "castform",
@@ -48,7 +51,10 @@ def make_codex(options: AgentOptions) -> CommandHarness:
                 }
             }
         },
-        prepare="if [ -d {skills_dir} ]; then mkdir -p {run_dir}/codex/skills && cp -R {skills_dir}/. {run_dir}/codex/skills/; fi",
+        prepare=copy_skills(f"{HOME}/skills"),
+        status=[
+            {"status": "context_exceeded", "output": "ran out of room in the model's context window"},
+        ],
         extend=_add_servers,
     )
 

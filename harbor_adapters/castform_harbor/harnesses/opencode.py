@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from castform.harness.command import CommandHarness
 from castform.harness.contract import AgentTask
 from castform.harness.launch import Extras
-from castform_harbor.harnesses.binding import AgentOptions, make_binding
+from castform_harbor.harnesses.binding import AgentOptions, copy_skills, make_binding
 from castform_harbor.harnesses.mcp_forms import write_opencode_servers
 
 CONFIG = "{run_dir}/opencode/opencode.json"
@@ -56,7 +56,7 @@ def make_opencode(options: AgentOptions) -> CommandHarness:
                 }
             }
         },
-        prepare="if [ -d {skills_dir} ]; then mkdir -p {run_dir}/opencode/skills && cp -R {skills_dir}/. {run_dir}/opencode/skills/; fi",
+        prepare=copy_skills("{run_dir}/opencode/skills"),
         extend=_add_servers,
     )
 

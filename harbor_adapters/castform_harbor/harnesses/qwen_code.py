@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from castform.harness.command import CommandHarness
 from castform.harness.contract import AgentTask
 from castform.harness.launch import Extras
-from castform_harbor.harnesses.binding import AgentOptions, limit_turns, make_binding
+from castform_harbor.harnesses.binding import AgentOptions, copy_skills, limit_turns, make_binding
 from castform_harbor.harnesses.mcp_forms import write_qwen_servers
 
 SETTINGS = "{run_dir}/qwen/settings.json"
@@ -52,7 +52,7 @@ def make_qwen_code(options: AgentOptions) -> CommandHarness:
                 }
             }
         },
-        prepare="if [ -d {skills_dir} ]; then mkdir -p {run_dir}/qwen/skills && cp -R {skills_dir}/. {run_dir}/qwen/skills/; fi",
+        prepare=copy_skills("{run_dir}/qwen/skills"),
         status=[{"status": "max_turns", "exit_codes": [53]}],
         extend=_add_servers,
     )

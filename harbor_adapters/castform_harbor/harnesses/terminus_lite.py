@@ -60,6 +60,8 @@ class TerminusLiteOptions(Section):
     """Where the task sets no limit."""
     max_new_tokens: int | None = Field(default=None, ge=1)
     """Of one reply; by default what the endpoint allows."""
+    max_retries: int = Field(default=4, ge=0)
+    """Of one request that failed on the way or at the server."""
     system_prompt: str = SYSTEM
     """Has to say what a reply looks like."""
 
@@ -89,7 +91,10 @@ class TerminusLite:
         limit = self.options.timeout_seconds if task.timeout_seconds is None else task.timeout_seconds
         work = _Work(self, task, sandbox, deadline=self.clock() + limit)
         async with openai.AsyncOpenAI(
-            base_url=endpoint.base_url, api_key=endpoint.api_key, max_retries=4, timeout=None
+            base_url=endpoint.base_url,
+            api_key=endpoint.api_key,
+            max_retries=self.options.max_retries,
+            timeout=None,
         ) as client:
             status: HarnessStatus
             try:

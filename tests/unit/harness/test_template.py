@@ -14,14 +14,17 @@ from hypothesis import strategies as st
 from castform.harness.documents import write_content, write_toml
 from castform.harness.template import TemplateError, list_placeholders, render, render_shell, variable_name
 
+LAW = settings(max_examples=40, deadline=None)
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 
 
+@LAW
 @given(TEXTS)
 def test_a_text_with_doubled_braces_is_itself(text):
     assert render(text.replace("{", "{{").replace("}", "}}"), {}) == text
 
 
+@LAW
 @given(TEXTS)
 def test_no_value_breaks_out_of_a_json_or_toml_file(value):
     values = {"instruction": value}
@@ -31,6 +34,7 @@ def test_no_value_breaks_out_of_a_json_or_toml_file(value):
     assert tomllib.loads(written.decode()) == {"c": 1, "a": {"b": [value]}}
 
 
+@LAW
 @given(TEXTS)
 def test_a_value_in_a_shell_file_is_one_word(value):
     written = write_content("name={instruction} end", "shell", {"instruction": value}).decode()
@@ -45,12 +49,13 @@ TREES = st.dictionaries(
 )
 
 
+@LAW
 @given(TREES)
 def test_plain_data_comes_back_from_toml(data):
     assert tomllib.loads(write_toml(data)) == data
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     TEXTS.filter(lambda t: "\0" not in t),
     st.sampled_from(["{model}", '"{model}"', "'{model}'", "\"a\"'b'{model}"]),

@@ -1,0 +1,86 @@
+"""What a model's words mean to terminus-lite."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from castform_harbor.harnesses.atif_steps import make_messages
+from castform_harbor.harnesses.box_shell import cut_middle
+from castform_harbor.harnesses.replies import read_reply
+
+LAW = settings(max_examples=40, deadline=None)
+CASES = {
+    "block": ("```sh\nls\npwd\n```", ["ls\npwd"], False),
+    "no-label": ("text\n```\nls\n```\nmore", ["ls"], False),
+    "several": ("```bash\na\n```\n```shell\nb\n```", ["a", "b"], False),
+    "tildes": ("~~~sh\nls\n~~~", ["ls"], False),
+    "longer-fence": ("````sh\ncat <<X\n```\nX\n````", ["cat <<X\n```\nX"], False),
+    "unclosed": ("```sh\nls -l", ["ls -l"], False),
+    "one-line": ("```sh ls -l```", ["ls -l"], False),
+    "prompts": ("```\n$ ls\n$ pwd\n```", ["ls\npwd"], False),
+    "session": ("```console\n$ ls\na.txt\nb.txt\n$ cat a.txt\n```", ["ls\ncat a.txt"], False),
+    "variable": ("```sh\necho $ x\n# note\n```", ["echo $ x\n# note"], False),
+    "other-language": ("```python\nprint(1)\n```", [], False),
+    "thinking": ("<think>\n```sh\nrm -rf /\n```\nDONE\n</think>\n```sh\nls\n```", ["ls"], False),
+    "thinking-only": ("<think>\n```sh\nrm -rf /\n```", [], False),
+    "done": ("DONE", [], True),
+    "done-bold": ("It works.\n\n**DONE**", [], True),
+    "done-small": ("Done.", [], True),
+    "done-block": ("```\nDONE\n```", [], True),
+    "done-after": ("```sh\nls\n```\nDONE", ["ls"], True),
+    "done-in-prose": ("I am done with this. DONE soon.", [], False),
+    "done-in-command": ("```sh\necho DONE\n```", ["echo DONE"], False),
+    "empty": ("", [], False),
+    "empty-block": ("```sh\n```", [], False),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_reply_is_read(name):
+    text, commands, done = CASES[name]
+    read = read_reply(text)
+    assert (list(read.commands), read.done) == (commands, done)
+
+
+@LAW
+@given(st.text())
+def test_no_reply_is_too_odd(text):
+    read = read_reply(text)
+    assert all(command.strip() for command in read.commands)
+
+
+@LAW
+@given(st.text(), st.integers(2, 50))
+def test_cutting_keeps_head_and_tail(text, limit):
+    cut = cut_middle(text, limit)
+    assert (
+        cut == text
+        if len(text) <= limit
+        else cut.startswith(text[: limit // 2]) and cut.endswith(text[-(limit // 2) :])
+    )
+
+
+def test_messages_of_other_agents_documents_are_read():
+    document = {
+        "steps": [
+            {"source": "system", "message": "rules"},
+            {"source": "user", "message": [{"type": "text", "text": "go"}]},
+            {
+                "source": "agent",
+                "message": "",
+                "tool_calls": [
+                    {"tool_call_id": "1", "function_name": "bash", "arguments": {"command": "ls"}}
+                ],
+                "observation": {"results": [{"source_call_id": "1", "content": "a.txt"}]},
+            },
+            {"source": "agent", "message": "fine"},
+        ]
+    }
+    assert make_messages(document) == [
+        {"role": "user", "content": "go"},
+        {"role": "assistant", "content": "```sh\nls\n```"},
+        {"role": "user", "content": "a.txt"},
+        {"role": "assistant", "content": "fine"},
+    ]
