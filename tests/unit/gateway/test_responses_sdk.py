@@ -128,6 +128,30 @@ async def test_a_stream_sends_the_events_in_the_order_of_the_api(make_bench):
     assert events[8].item.arguments == "" and events[11].item == events[-1].response.output[1]
 
 
+async def test_a_slow_reply_keeps_its_stream_alive_with_events_that_go_on_in_order(make_bench, monkeypatch):
+    monkeypatch.setattr("castform_trainer.gateway.client_routes.KEEP_ALIVE_SECONDS", 0.01)
+    gate = asyncio.Event()
+    bench = await make_bench(["hello"], gate=gate)
+    grant = await bench.open()
+
+    async def open_gate():
+        gate.set()
+
+    events = []
+    async with connect(grant) as client:
+        async with client.responses.stream(model="fake", input="go") as stream:
+            async for event in stream:
+                events.append(event)
+                if len(events) == 4:
+                    await bench.gateway.submit(open_gate())
+            final = await stream.get_final_response()
+    names = [event.type.removeprefix("response.") for event in events]
+    assert names[:4] == ["created", *["in_progress"] * 3] and names.count("created") == 1
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+    ids = {event.response.id for event in events if hasattr(event, "response")}
+    assert ids == {final.id} and final.output_text == "hello"
+
+
 class FlakyEngine:
     name = "flaky"
     max_context_tokens = 1000
@@ -197,8 +221,8 @@ async def test_a_prompt_that_is_too_long_fails_inside_a_stream(make_bench):
     async with connect(grant) as client:
         stream = await client.responses.create(model="fake", input="x" * 400, stream=True)
         events = [event async for event in stream]
-    assert [event.type for event in events] == ["response.created", "response.failed"]
-    failed = events[1].response
+    assert [event.type for event in events] == ["response.created", "response.in_progress", "response.failed"]
+    failed = events[2].response
     assert (failed.status, failed.error.code) == ("failed", "context_length_exceeded")
     assert await bench.calls() == []
 
@@ -229,7 +253,7 @@ def test_deltas_spell_the_items_they_come_from(content, reasoning, calls):
     )
     call = ModelCall(call_id="s/0/0", session_id="s", index=0, messages=(), reply=reply, finish_reason="stop")
     answer = Answer(choices=((call, None),), request=request, digest="d", created=0, stop_texts=(None,))
-    events = [json.loads(event.split(b"data: ")[1]) for event in make_events(answer)]
+    events = [json.loads(event.split(b"data: ")[1]) for event in make_events(answer, 0)]
     items = make_response(answer)["output"]
     assert events[-1]["response"]["output"] == items
     for place, item in enumerate(items):

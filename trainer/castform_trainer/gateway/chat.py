@@ -68,21 +68,24 @@ class ChatService:
         self.failure: RunFailedError | None = None
         """Set once the log cannot be written; every later request is refused with it."""
 
-    async def answer(self, session: Session, request: ChatRequest, headers: Mapping[str, str]) -> Answer:
-        """Answer one request. Raises ApiError; a cancelled caller counts as a client that went away."""
+    def begin(self, session: Session, request: ChatRequest, headers: Mapping[str, str]) -> Inflight:
+        """Start to sample for a request, or find the first try of it. Raises ApiError."""
         key = headers.get("Idempotency-Key")
         is_retry = headers.get(RETRY_HEADER, "0") not in ("", "0")
         work = session.find_first_try(request, key, is_retry=is_retry)
-        if work is None:
-            lineage = next((headers[name] for name in LINEAGE_HEADERS if name in headers), None)
-            work = self._start(session, request, key, lineage and lineage[:LONGEST_LINEAGE])
+        if work is not None:
+            return work
+        lineage = next((headers[name] for name in LINEAGE_HEADERS if name in headers), None)
+        return self._start(session, request, key, lineage and lineage[:LONGEST_LINEAGE])
+
+    async def answer(self, session: Session, request: ChatRequest, work: Inflight) -> Answer:
+        """Answer a request that has begun. ApiError; a cancelled caller counts as a client that went away."""
         await self._wait(session, work)
         calls = self._settle(session, work)
         logprobs = [
             self._reader.list_logprobs(g) if request.logprobs and g is not None else None
             for g in work.generations
         ]
-        digest = hashlib.blake2b(calls[0].call_id.encode(), digest_size=12).hexdigest()
         stops = [
             None if g is None else self._reader.find_stop_text(g, used.stop)
             for g, used in zip(work.generations, work.samplings, strict=True)
@@ -90,7 +93,7 @@ class ChatService:
         return Answer(
             choices=tuple(zip(calls, logprobs, strict=True)),
             request=request,
-            digest=digest,
+            digest=name_answer(session, work),
             created=int(time.time()),
             stop_texts=tuple(stops),
         )
@@ -347,6 +350,11 @@ class ChatService:
 def _forget_faults(session: Session, work: Inflight) -> None:
     digest = work.request.body_digest
     session.faults = [fault for fault in session.faults if fault.body_digest != digest]
+
+
+def name_answer(session: Session, work: Inflight) -> str:
+    """Return what the ids of an answer are made of; it is known before the answer is."""
+    return hashlib.blake2b(_name_call(session, work, 0).encode(), digest_size=12).hexdigest()
 
 
 def _name_call(session: Session, work: Inflight, choice: int) -> str:

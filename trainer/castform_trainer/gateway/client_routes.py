@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from castform_trainer.gateway.chat import Answer
+from castform_trainer.gateway.chat import Answer, name_answer
 from castform_trainer.gateway.dialects import ANTHROPIC, CHAT, RESPONSES, Dialect
 from castform_trainer.gateway.dialects.anthropic.request import read_count_request
+from castform_trainer.gateway.dialects.contract import Waiting
 from castform_trainer.gateway.dialects.responses.items import list_items
 from castform_trainer.gateway.dialects.responses.store import find_response, keep_response
 from castform_trainer.gateway.errors import ApiError
 from castform_trainer.gateway.json_reply import make_json_reply
 from castform_trainer.gateway.models import describe_model, list_models
 from castform_trainer.gateway.request import ChatRequest, pick_model
-from castform_trainer.gateway.sessions import Session, check_key
+from castform_trainer.gateway.sessions import Inflight, Session, check_key
 
 if TYPE_CHECKING:
     from castform_trainer.gateway.server import Gateway
 
 KEEP_ALIVE_SECONDS = 10.0
 """After so long without a reply a stream begins, so that no client takes the silence for an end."""
+EVENT_STREAM = {"Content-Type": "text/event-stream", "Cache-Control": "no-cache"}
 ROOTS = ("/sessions/{id}", "/sessions/{id}/", "/sessions/{id}/v1", "/sessions/{id}/v1/")
 
 
@@ -108,50 +112,57 @@ class _ClientRoutes:
     async def _answer(self, request: web.Request, dialect: Dialect) -> web.StreamResponse:
         session = self._find(request)
         asked = dialect.read(await request.read(), session, self._gateway.model_name)
-        work = asyncio.ensure_future(self._ask(session, asked, request, dialect))
+        waiting = Waiting(digest=asked.body_digest.hex()[:24], created=int(time.time()), beats=0)
+        try:
+            work = self._gateway.service.begin(session, asked, request.headers)
+        except ApiError as error:
+            if not asked.stream or error.code not in dialect.streamed_codes:
+                raise
+            return web.Response(body=dialect.stream_error(error, asked, waiting), headers=EVENT_STREAM)
+        waiting = replace(waiting, digest=name_answer(session, work))
+        asking = asyncio.ensure_future(self._finish(session, asked, work, dialect))
         try:
             if not asked.stream:
-                return make_json_reply(dialect.write(await work))
-            return await self._stream(request, dialect, asked, work)
+                return make_json_reply(dialect.write(await asking))
+            return await self._stream(request, dialect, asked, asking, waiting)
         finally:
-            work.cancel()
+            asking.cancel()
 
-    async def _ask(
-        self, session: Session, asked: ChatRequest, request: web.Request, dialect: Dialect
-    ) -> Answer:
-        answer = await self._gateway.service.answer(session, asked, request.headers)
+    async def _finish(self, session: Session, asked: ChatRequest, work: Inflight, dialect: Dialect) -> Answer:
+        answer = await self._gateway.service.answer(session, asked, work)
         if dialect is RESPONSES and asked.details["body"].get("store") is not False:
             items = list_items(asked.details["body"].get("input") or [])
             keep_response(session, dialect.write(answer), items)
         return answer
 
     async def _stream(
-        self, request: web.Request, dialect: Dialect, asked: ChatRequest, work: asyncio.Future[Answer]
+        self,
+        request: web.Request,
+        dialect: Dialect,
+        asked: ChatRequest,
+        asking: asyncio.Future[Answer],
+        waiting: Waiting,
     ) -> web.StreamResponse:
         """Send a reply as events: at once when it is there soon, else with signs of life until it is."""
-        await asyncio.wait({work}, timeout=KEEP_ALIVE_SECONDS)
-        kind = {"Content-Type": "text/event-stream", "Cache-Control": "no-cache"}
-        if work.done():
-            try:
-                return web.Response(body=b"".join(dialect.stream(work.result())), headers=kind)
-            except ApiError as error:
-                if error.code not in dialect.streamed_codes:
-                    raise
-                return web.Response(body=dialect.stream_error(error, asked), headers=kind)
-        stream = web.StreamResponse(headers=kind)
+        await asyncio.wait({asking}, timeout=KEEP_ALIVE_SECONDS)
+        if asking.done():
+            return web.Response(body=b"".join(dialect.stream(asking.result(), 0)), headers=EVENT_STREAM)
+        stream = web.StreamResponse(headers=EVENT_STREAM)
         try:
             await stream.prepare(request)
-            while not work.done():
-                await stream.write(dialect.keep_alive)
-                await asyncio.wait({work}, timeout=KEEP_ALIVE_SECONDS)
+            while not asking.done():
+                await stream.write(dialect.keep_alive(asked, waiting))
+                waiting = replace(waiting, beats=waiting.beats + 1)
+                await asyncio.wait({asking}, timeout=KEEP_ALIVE_SECONDS)
             try:
-                body = b"".join(dialect.stream(work.result()))
+                answer = replace(asking.result(), created=waiting.created)
+                body = b"".join(dialect.stream(answer, waiting.beats))
             except ApiError as error:
-                body = dialect.stream_error(error, asked)
+                body = dialect.stream_error(error, asked, waiting)
             await stream.write(body)
             await stream.write_eof()
         except ConnectionError:
-            pass  # the client has gone; `work` is cancelled by the caller, which records it
+            pass  # the client has gone; `asking` is cancelled by the caller, which records it
         return stream
 
     def _find(self, request: web.Request) -> Session:

@@ -45,7 +45,11 @@ def _restore(
     if isinstance(own, str) or isinstance(echoed["arguments"], str):
         return call
     known = defaults.get(echoed["name"], {})
-    if _canonical(own, known) != _canonical(echoed["arguments"], known):
+    try:
+        is_same = _canonical(own, known) == _canonical(echoed["arguments"], known)
+    except RecursionError:
+        return call
+    if not is_same:
         return call
     return {**call, "function": {**echoed, "arguments": own}}
 

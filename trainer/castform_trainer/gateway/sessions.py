@@ -133,6 +133,10 @@ def check_key(headers: Mapping[str, str], expected: str) -> None:
     """
     scheme, _, bearer = headers.get("Authorization", "").partition(" ")
     given = [bearer if scheme.lower() == "bearer" else "", headers.get("x-api-key", "")]
-    fits = [hmac.compare_digest(key.strip().encode(), expected.encode()) for key in given]
+    fits = [hmac.compare_digest(_encode(key), expected.encode()) for key in given]
     if not any(fits):
         raise ApiError(401, "invalid_api_key", "the API key is missing or wrong for this session")
+
+
+def _encode(key: str) -> bytes:
+    return key.strip().encode(errors="surrogateescape")

@@ -8,7 +8,7 @@ from typing import Any
 
 from castform_trainer.gateway.chat import Answer
 from castform_trainer.gateway.completion import make_chunks, make_completion
-from castform_trainer.gateway.dialects.contract import Dialect
+from castform_trainer.gateway.dialects.contract import Dialect, Waiting
 from castform_trainer.gateway.errors import ApiError
 from castform_trainer.gateway.request import ChatRequest, read_chat_request
 from castform_trainer.gateway.sessions import Session
@@ -31,7 +31,7 @@ def _write(answer: Answer) -> Mapping[str, Any]:
     )
 
 
-def _stream(answer: Answer) -> Iterable[bytes]:
+def _stream(answer: Answer, beats: int) -> Iterable[bytes]:
     return make_chunks(
         answer.choices,
         completion_id=_make_id(answer),
@@ -45,8 +45,12 @@ def _make_id(answer: Answer) -> str:
     return f"chatcmpl-{answer.digest}"
 
 
-def _stream_error(error: ApiError, request: ChatRequest) -> bytes:
+def _stream_error(error: ApiError, request: ChatRequest, waiting: Waiting) -> bytes:
     return b"data: " + json.dumps(error.body()).encode() + b"\n\n"
+
+
+def _keep_alive(request: ChatRequest, waiting: Waiting) -> bytes:
+    return b": waiting\n\n"
 
 
 CHAT = Dialect(
@@ -56,4 +60,5 @@ CHAT = Dialect(
     stream=_stream,
     describe_error=ApiError.body,
     stream_error=_stream_error,
+    keep_alive=_keep_alive,
 )

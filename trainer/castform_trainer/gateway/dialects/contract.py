@@ -16,6 +16,17 @@ PIECE = 48  # characters of one streamed delta
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Waiting:
+    """A streamed reply that is not there yet, and what the client has been sent meanwhile."""
+
+    digest: str
+    """As the answer will have it."""
+    created: int
+    beats: int
+    """Signs of life that went before."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Dialect:
     """One request and reply shape. Every function but `read` is pure."""
 
@@ -24,16 +35,16 @@ class Dialect:
     """(body, session, the model's own name) -> request; ApiError for what cannot be done."""
     write: Callable[[Answer], Mapping[str, Any]]
     """The reply as one JSON object."""
-    stream: Callable[[Answer], Iterable[bytes]]
-    """The reply as server-sent events."""
+    stream: Callable[[Answer, int], Iterable[bytes]]
+    """The reply as server-sent events, after so many signs of life."""
     describe_error: Callable[[ApiError], Mapping[str, Any]]
     """The body of an answer that is an error."""
-    stream_error: Callable[[ApiError, ChatRequest], bytes]
+    stream_error: Callable[[ApiError, ChatRequest, Waiting], bytes]
     """The events that end a stream whose reply failed."""
+    keep_alive: Callable[[ChatRequest, Waiting], bytes]
+    """A sign of life in a stream: what this API's clients take for one."""
     streamed_codes: frozenset[str] = frozenset()
     """Errors that a client which streams looks for in the stream, not in the status."""
-    keep_alive: bytes = b": waiting\n\n"
-    """What is sent from time to time while a streamed reply is not there yet."""
 
 
 def write_event(value: Mapping[str, Any]) -> bytes:

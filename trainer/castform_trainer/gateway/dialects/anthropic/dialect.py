@@ -6,7 +6,7 @@ from typing import Any
 
 from castform_trainer.gateway.dialects.anthropic.reply import PING, make_events, make_message
 from castform_trainer.gateway.dialects.anthropic.request import read_messages_request
-from castform_trainer.gateway.dialects.contract import Dialect, write_event
+from castform_trainer.gateway.dialects.contract import Dialect, Waiting, write_event
 from castform_trainer.gateway.errors import ApiError, ContextBudgetError
 from castform_trainer.gateway.request import ChatRequest
 
@@ -32,8 +32,12 @@ def describe_error(error: ApiError) -> dict[str, Any]:
     return {"type": "error", "error": about, "request_id": None}
 
 
-def _stream_error(error: ApiError, request: ChatRequest) -> bytes:
+def _stream_error(error: ApiError, request: ChatRequest, waiting: Waiting) -> bytes:
     return write_event(describe_error(error))
+
+
+def _keep_alive(request: ChatRequest, waiting: Waiting) -> bytes:
+    return PING
 
 
 ANTHROPIC = Dialect(
@@ -43,5 +47,5 @@ ANTHROPIC = Dialect(
     stream=make_events,
     describe_error=describe_error,
     stream_error=_stream_error,
-    keep_alive=PING,
+    keep_alive=_keep_alive,
 )

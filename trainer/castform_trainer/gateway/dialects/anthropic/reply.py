@@ -29,7 +29,7 @@ def make_message(answer: Answer) -> dict[str, Any]:
     }
 
 
-def make_events(answer: Answer) -> Iterator[bytes]:
+def make_events(answer: Answer, beats: int) -> Iterator[bytes]:
     """Yield the events of a stream, `message_start` to `message_stop`."""
     call = answer.choices[0][0]
     start = {**_make_head(answer), "content": [], "stop_reason": None, "stop_sequence": None}

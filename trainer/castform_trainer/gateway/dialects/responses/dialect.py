@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
-from castform_trainer.gateway.dialects.contract import Dialect
-from castform_trainer.gateway.dialects.responses.events import make_events, make_failure
+from castform_trainer.gateway.dialects.contract import Dialect, Waiting
+from castform_trainer.gateway.dialects.responses.events import make_beat, make_events, make_failure
 from castform_trainer.gateway.dialects.responses.reply import describe_request, make_response
 from castform_trainer.gateway.dialects.responses.request import read_responses_request
 from castform_trainer.gateway.errors import ApiError, ContextBudgetError
@@ -24,12 +23,19 @@ def describe_error(error: ApiError) -> dict[str, Any]:
     return body
 
 
-def _stream_error(error: ApiError, request: ChatRequest) -> bytes:
+def _stream_error(error: ApiError, request: ChatRequest, waiting: Waiting) -> bytes:
     about = describe_error(error)["error"]
     code = about["code"] if error.status < 500 else "server_error"
-    key = request.body_digest.hex()[:24]
-    response = describe_request(request, response_id=f"resp_{key}", created=int(time.time()))
-    return b"".join(make_failure(response, code=code, message=about["message"]))
+    events = make_failure(_begin(request, waiting), waiting.beats, code=code, message=about["message"])
+    return b"".join(events)
+
+
+def _keep_alive(request: ChatRequest, waiting: Waiting) -> bytes:
+    return make_beat(_begin(request, waiting), waiting.beats)
+
+
+def _begin(request: ChatRequest, waiting: Waiting) -> dict[str, Any]:
+    return describe_request(request, response_id=f"resp_{waiting.digest}", created=waiting.created)
 
 
 RESPONSES = Dialect(
@@ -39,5 +45,6 @@ RESPONSES = Dialect(
     stream=make_events,
     describe_error=describe_error,
     stream_error=_stream_error,
+    keep_alive=_keep_alive,
     streamed_codes=frozenset({"context_budget_exceeded"}),
 )

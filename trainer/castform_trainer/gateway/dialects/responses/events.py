@@ -14,24 +14,48 @@ FILLED = ("content", "arguments", "input", "encrypted_content")
 """Fields of an item that are empty when it is added; deltas bring them."""
 
 
-def make_events(answer: Answer) -> Iterator[bytes]:
-    """Yield the events of a stream, `response.created` to `response.completed` or `.incomplete`."""
-    for number, event in enumerate(_list_events(answer)):
+def make_events(answer: Answer, beats: int) -> Iterator[bytes]:
+    """Yield the events of a stream, `response.created` to `response.completed` or `.incomplete`.
+
+    After signs of life the stream has begun, and these go on from there.
+    """
+    response = make_response(answer)
+    begun = describe_request(answer.request, response_id=response["id"], created=answer.created)
+    events = [*([] if beats else _list_beginning(begun)), *_list_events(response)]
+    for number, event in enumerate(events, start=_count_events(beats)):
         yield write_event({**event, "sequence_number": number})
 
 
-def make_failure(response: Mapping[str, Any], *, code: str, message: str) -> Iterator[bytes]:
+def make_beat(begun: Mapping[str, Any], beats: int) -> bytes:
+    """Return a sign of life: the beginning of the stream, then that it is still in progress.
+
+    Comments would do for SDKs, but codex counts the seconds between events.
+    """
+    events = _list_beginning(begun)
+    number = _count_events(beats)
+    return b"".join(
+        write_event({**event, "sequence_number": number + place})
+        for place, event in enumerate(events[1:] if beats else events)
+    )
+
+
+def make_failure(begun: Mapping[str, Any], beats: int, *, code: str, message: str) -> Iterator[bytes]:
     """Yield the events of an answer that is an error."""
-    failed = {**response, "status": "failed", "error": {"code": code, "message": message}}
-    yield write_event({"type": "response.created", "response": response, "sequence_number": 0})
-    yield write_event({"type": "response.failed", "response": failed, "sequence_number": 1})
+    failed = {**begun, "status": "failed", "error": {"code": code, "message": message}}
+    events = [*([] if beats else _list_beginning(begun)), {"type": "response.failed", "response": failed}]
+    for number, event in enumerate(events, start=_count_events(beats)):
+        yield write_event({**event, "sequence_number": number})
 
 
-def _list_events(answer: Answer) -> Iterator[Event]:
-    response = make_response(answer)
-    begun = describe_request(answer.request, response_id=response["id"], created=answer.created)
-    yield {"type": "response.created", "response": begun}
-    yield {"type": "response.in_progress", "response": begun}
+def _count_events(beats: int) -> int:
+    return beats + 1 if beats else 0
+
+
+def _list_beginning(begun: Mapping[str, Any]) -> list[Event]:
+    return [{"type": f"response.{name}", "response": begun} for name in ("created", "in_progress")]
+
+
+def _list_events(response: Mapping[str, Any]) -> Iterator[Event]:
     for place, item in enumerate(response["output"]):
         empty = {**item, "status": "in_progress"}
         for field in FILLED:
