@@ -93,18 +93,18 @@ class BubblewrapBox:
             "env": variables,
             "user": name,
         }
-        result, reply = await self._runner.run(
+        ended = await self._runner.run(
             order, stdin=stdin, max_output_bytes=max_output_bytes, timeout_seconds=timeout_seconds
         )
-        if reply.get("refused"):
-            raise UsageError(f"the sandbox cannot run commands as {name!r}: {str(reply['refused'])[:500]}")
-        if reply.get("timed_out"):
+        if ended.refused:
+            raise UsageError(f"the sandbox cannot run commands as {name!r}: {ended.refused}")
+        if ended.timed_out:
             raise ExecTimeoutError(
                 f"{command[0]!r} was not done after {timeout_seconds or 0:g} s and was killed with all it had started",
-                result=result,
+                result=ended.result,
                 hint="give the command more timeout_seconds, or make it do less",
             )
-        return result
+        return ended.result
 
     def start_background(self, command: Sequence[str]) -> None:
         """Start a program that nobody waits for; it ends with the box."""
@@ -223,11 +223,9 @@ class BubblewrapBox:
     async def _listen(self) -> tuple[socket.socket, int]:
         self._check_open()
         reply = await self._runner.ask({"do": "listen"})
-        listening, port = self._channel.take_listener(), reply.get("port")
-        if listening is None or not isinstance(port, int):
-            raise SandboxGoneError(
-                f"the sandbox cannot listen on its loopback: {reply.get('failed', 'no socket')}"
-            )
+        listening, port = self._channel.take_listener(), reply.number
+        if reply.kind != "port" or listening is None or port is None:
+            raise SandboxGoneError(f"the sandbox cannot listen on its loopback: {reply.words[:200]}")
         listening.setblocking(False)
         return listening, port
 

@@ -1,17 +1,18 @@
 """The host's side of the socket to a box's first process.
 
-What comes over it was written inside the box: it is read with bounds and never trusted to be well
-formed. When it closes, the box is gone.
+What comes over it was written inside the box: it is plain text of bounded length, never trusted to be
+well formed. When it closes, the box is gone.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
+import marshal
 import os
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from castform.sandbox.errors import SandboxGoneError
@@ -19,7 +20,22 @@ from castform.sandbox.errors import SandboxGoneError
 _PACKET_BYTES = 1 << 16
 _PAUSE_SECONDS = 0.005
 
-Reply = dict[str, Any]  # Any: JSON, checked where it is read
+Order = Mapping[str, Any]  # Any: what marshal takes
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reply:
+    """What the first process said to an order."""
+
+    kind: str
+    """`exit`, `done`, `port` or `failed`."""
+    words: str
+
+    @property
+    def number(self) -> int | None:
+        """Return the number that the words begin with."""
+        first = self.words.partition(" ")[0]
+        return int(first) if first.isascii() and first.isdigit() and len(first) < 10 else None
 
 
 class Channel:
@@ -44,22 +60,13 @@ class Channel:
         self._number += 1
         return self._number
 
-    async def call(self, order: Reply, *, number: int | None = None) -> Reply:
-        """Send an order and return the reply. SandboxGoneError once the box is gone."""
-        number = self.next_number() if number is None else number
-        waiting = await self.post(order, number=number)
-        try:
-            return await waiting
-        finally:
-            self.forget(number)
-
     async def post(
-        self, order: Reply, descriptors: Sequence[int] = (), *, number: int
+        self, order: Order, descriptors: Sequence[int] = (), *, number: int
     ) -> asyncio.Future[Reply]:
         """Send an order and return what will have the reply. The box has the descriptors then; ours stay open."""
         waiting: asyncio.Future[Reply] = self._loop.create_future()
         self._waiting[number] = waiting
-        data = json.dumps({**order, "number": number}).encode()
+        data = marshal.dumps({**order, "number": number})
         while not self.gone.is_set():
             try:
                 socket.send_fds(self._link, [data], list(descriptors))
@@ -96,22 +103,17 @@ class Channel:
         if not data:
             self._end()
             return
-        try:
-            message = json.loads(data)
-        except ValueError:
-            self._end()
-            return
-        if not isinstance(message, dict):
-            self._end()
-        elif "ready" in message:
+        number, _, rest = data.decode("utf-8", "replace").partition(" ")
+        kind, _, words = rest.partition(" ")
+        if kind == "ready":
             if not self.ready.done():
                 self.ready.set_result(None)
-        elif "over" in message:
-            self.reason = str(message["over"])[:200]
-        else:
-            waiting = self._waiting.get(message.get("number", -1))
+        elif kind == "over":
+            self.reason = words[:200]
+        elif number.isascii() and number.isdigit() and len(number) < 16:
+            waiting = self._waiting.get(int(number))
             if waiting is not None and not waiting.done():
-                waiting.set_result(message)
+                waiting.set_result(Reply(kind=kind, words=words))
 
     def _keep_listeners(self, descriptors: Sequence[int]) -> None:
         """Keep what is a listening TCP socket; anything else that a box hands out is closed."""

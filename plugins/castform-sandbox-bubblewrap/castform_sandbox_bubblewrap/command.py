@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,6 @@ def make_command(
     machine: Machine,
     place: BoxPlace,
     *,
-    groups: Sequence[Path],
     link: int,
     info: int,
     seccomp: int | None,
@@ -77,7 +75,6 @@ def make_command(
         words += ["--setenv", "LD_LIBRARY_PATH", python.libraries]
     words += ["--", PROGRAM, "-S", "-s", "-P", "-B", "-c", START.format(home=HOME, descriptor=link)]
     order: dict[str, Any] = {  # Any: JSON
-        "groups": [str(group) for group in groups],
         "ids": None if machine.first_id is None else {"first": machine.first_id, "count": machine.count_ids},
         "stages": stages,
         "disk": None if place.disk is None else {"image": str(place.disk), "lower": str(place.root)},

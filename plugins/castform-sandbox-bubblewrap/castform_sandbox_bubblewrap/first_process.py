@@ -85,7 +85,6 @@ async def start_first_process(
         command = make_command(
             machine,
             place,
-            groups=groups,
             link=box.fileno(),
             info=info_start,
             seccomp=seccomp_end,
@@ -105,6 +104,8 @@ async def start_first_process(
                     hint="`castform sandbox check bubblewrap` says what this machine lacks",
                 ) from None
             pid = _read_pid(info_end)
+            for group in groups:  # now: it is alone yet, and what it took to start is no part of the limits
+                (group / "cgroup.procs").write_text(str(pid))
             return FirstProcess(
                 process=process,
                 descriptor=os.pidfd_open(pid),

@@ -40,6 +40,7 @@ class Groups:
                 if folder not in made:
                     folder.mkdir()
                     made.append(folder)
+                    _share_fairly(folder.parent, self.version)
                 for file, value in settings(self.version, controller, limits).items():
                     _set(folder / file, value)
         except OSError as error:
@@ -105,6 +106,15 @@ def _find_unified(top: Path) -> Groups | None:
             if wanted:
                 return Groups(version=2, places=dict.fromkeys(wanted, parent))
     return None
+
+
+def _share_fairly(parent: Path, version: int) -> None:
+    """Give all boxes together as much of the CPU as so many processes have, not as one."""
+    boxes = sum(entry.is_dir() for entry in parent.iterdir())
+    name, each, most = ("cpu.shares", 1024, 262_144) if version == 1 else ("cpu.weight", 100, 10_000)
+    with contextlib.suppress(OSError):
+        if (parent / name).exists():
+            (parent / name).write_text(str(min(most, each * max(1, boxes))))
 
 
 def _delegated(top: Path) -> list[Path]:

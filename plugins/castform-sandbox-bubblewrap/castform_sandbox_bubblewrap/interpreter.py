@@ -5,7 +5,9 @@ It is on no PATH, has no packages, and is named so that no `pkill python` finds 
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import py_compile
 import sys
 import sysconfig
 from dataclasses import dataclass
@@ -14,7 +16,7 @@ from pathlib import Path
 HOME = "/run/castform"
 """In the box."""
 PROGRAM = f"{HOME}/python/bin/castform-init"
-START = "import sys; sys.path.append('{home}/code'); from inside.init import main; main({descriptor})"
+START = "import sys; sys.path.append('{home}/code'); from castform_sandbox_bubblewrap.inside.init import main; main({descriptor})"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,7 +41,8 @@ def find_interpreter() -> Interpreter:
     standard = Path(sysconfig.get_path("stdlib")).resolve()
     target = f"{HOME}/python/{libraries}"
     program = ("python", str(executable), PROGRAM)
-    code = ("code", str(Path(__file__).parent / "inside"), f"{HOME}/code/inside")
+    _compile(Path(__file__).parent / "inside")
+    code = ("code", str(Path(__file__).parent / "inside"), f"{HOME}/code/castform_sandbox_bubblewrap/inside")
     if base.is_relative_to("/usr"):  # whose libraries the box has anyway
         binds = (program, ("standard", str(standard), f"{target}/{version}"), code)
         return Interpreter(binds=binds, masks=(), libraries=None)
@@ -47,3 +50,10 @@ def find_interpreter() -> Interpreter:
     packages = [f"{target}/{version}/{name}" for name in ("site-packages",) if (standard / name).is_dir()]
     shared = bool(sysconfig.get_config_var("Py_ENABLE_SHARED"))
     return Interpreter(binds=binds, masks=tuple(packages), libraries=target if shared else None)
+
+
+def _compile(folder: Path) -> None:
+    """Leave compiled files where boxes find them; a folder that is not ours to write is compiled at every start."""
+    for source in folder.glob("*.py"):
+        with contextlib.suppress(OSError, py_compile.PyCompileError):
+            py_compile.compile(str(source), invalidation_mode=py_compile.PycInvalidationMode.TIMESTAMP)

@@ -1,6 +1,6 @@
-"""Runs between castform and bwrap: joins control groups, mounts the box's disk, enters its user ids.
+"""Runs between castform and bwrap: mounts the box's disk, enters its user ids.
 
-    python -I -S launcher.py '{"groups": […], "disk": …, "stages": …, "ids": …, "command": […]}'
+    python -I -S launcher.py '{"disk": …, "stages": …, "ids": …, "command": […]}'
 
 Standard library only, since it is run as a program. Every mount is made in a mount namespace of its
 own, so that nothing is mounted on the host and all of it goes with the box's last process.
@@ -30,9 +30,6 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 def main(order: dict[str, Any]) -> None:  # Any: JSON
     """Become bwrap."""
-    for group in order["groups"]:
-        with open(f"{group}/cgroup.procs", "w") as file:
-            file.write(str(os.getpid()))
     if order["ids"] is not None:
         try:
             with open("/proc/self/oom_score_adj", "w") as file:
@@ -51,7 +48,10 @@ def stage(order: dict[str, Any]) -> None:  # Any: JSON
     disk = order["disk"]
     opened = {name: os.open(path, os.O_PATH) for name, path in order["stages"].items()}
     image = None if disk is None else attach(disk["image"])
-    lower = None if disk is None else os.open(disk["lower"], os.O_PATH)
+    lower = None
+    if disk is not None:
+        lower = os.open(disk["lower"], os.O_PATH)
+        os.unlink(disk["image"])  # it lives as long as it is mounted
     mount("tmpfs", STAGE, "tmpfs", _NOSUID | _NODEV, "mode=0755,size=1m")
     for name, descriptor in opened.items():
         target = f"{STAGE}/{name}"
@@ -64,9 +64,8 @@ def stage(order: dict[str, Any]) -> None:  # Any: JSON
     if image is not None and lower is not None:
         device, path = image
         os.mkdir(f"{STAGE}/disk")
-        mount(path, f"{STAGE}/disk", "ext4", _NOSUID | _NODEV)
+        mount(path, f"{STAGE}/disk", "ext4", _NOSUID | _NODEV, "barrier=0")  # it is never read again
         os.close(device)
-        os.unlink(disk["image"])  # it lives as long as it is mounted
         for name in ("upper", "work"):
             os.makedirs(f"{STAGE}/disk/{name}", exist_ok=True)
         owner = os.fstat(lower)

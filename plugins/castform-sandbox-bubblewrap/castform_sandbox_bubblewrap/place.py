@@ -21,10 +21,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from castform.home import castform_home
-from castform.runs.process import process_start
 from castform.sandbox.errors import SandboxStartError
 from castform.sandbox.owner import Owner, current_owner, is_alive
+from castform.sandbox.state import sandboxes_folder
 from castform_sandbox_bubblewrap.config import BubblewrapConfig
 from castform_sandbox_bubblewrap.groups import remove_groups
 from castform_sandbox_bubblewrap.machine import Machine
@@ -52,7 +51,7 @@ class BoxPlace:
             "groups": [str(group) for group in groups],
             "labels": dict(labels),
             "pid": pid,
-            "start": None if pid is None else process_start(pid),
+            "start": None if pid is None else read_start(pid),
         }
         beside = self.folder / f"{_RECORD}.new"
         beside.write_text(json.dumps(record, indent=1))
@@ -61,7 +60,7 @@ class BoxPlace:
 
 def state_folder(config: BubblewrapConfig) -> Path:
     """Return the provider's folder, made and closed to others."""
-    folder = config.folder or castform_home() / "sandboxes" / "bubblewrap"
+    folder = config.folder or sandboxes_folder() / "bubblewrap"
     for name in ("boxes", "images", "disks", "locks"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     folder.chmod(0o700)
@@ -120,6 +119,14 @@ def reap_boxes(folder: Path) -> list[str]:
     return removed
 
 
+def read_start(pid: int) -> str | None:
+    """Return when a process started, in the kernel's ticks; None when there is none."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[19]
+    except (OSError, IndexError):
+        return None
+
+
 def _kill_first_process(pid: object, start: object) -> None:
     if not isinstance(pid, int) or not start:
         return
@@ -127,7 +134,7 @@ def _kill_first_process(pid: object, start: object) -> None:
         descriptor = os.pidfd_open(pid)
         try:
             if (
-                process_start(pid) == start
+                read_start(pid) == start
             ):  # asked while the descriptor is open: it is this process and no other
                 signal.pidfd_send_signal(descriptor, signal.SIGKILL)
         finally:

@@ -34,6 +34,7 @@ class BubblewrapProvider:
         self._config = config or BubblewrapConfig()
         self._slots = Slots(self._config.max_boxes)
         self._machine: Machine | None = None
+        self._base: Image | None = None
         self._open: set[BubblewrapBox] = set()
 
     async def check(self) -> Capabilities:
@@ -130,7 +131,9 @@ class BubblewrapProvider:
 
     async def _find_image(self, machine: Machine, image: str | ImageBuild | None) -> Image:
         folder = await self._folder()
-        base = await find_base(folder, machine.first_id)
+        base = self._base
+        if base is None or not await asyncio.to_thread(Path(base.root).is_dir):
+            base = self._base = await find_base(folder, machine.first_id)
         if image is None:
             return base
         if isinstance(image, str):

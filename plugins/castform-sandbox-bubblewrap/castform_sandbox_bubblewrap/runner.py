@@ -4,24 +4,35 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
+import marshal
 import os
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from castform.sandbox.contract import MAX_OUTPUT_BYTES, ExecResult
 from castform.sandbox.errors import SandboxError, SandboxFileError, SandboxGoneError
 from castform.sandbox.teardown import finish
-from castform_sandbox_bubblewrap.channel import Channel, Reply
+from castform_sandbox_bubblewrap.channel import Channel, Order, Reply
 from castform_sandbox_bubblewrap.groups import count_out_of_memory
 from castform_sandbox_bubblewrap.streams import InputStream, OutputStream
 
 NOT_STARTED = 126
-_GRACE_SECONDS = 30.0
+_GRACE_SECONDS = 120.0
 """Beyond a command's own time, or for one answer: then the first process is taken for dead."""
 _FILE_SECONDS = 600.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ended:
+    """How a program ended, and what the box said of it."""
+
+    result: ExecResult
+    started: bool
+    timed_out: bool
+    refused: str
+    """Why it could not run as the user that was asked for; else empty."""
 
 
 class Runner:
@@ -35,14 +46,14 @@ class Runner:
 
     async def run(
         self,
-        order: Mapping[str, Any],  # Any: JSON
+        order: Order,
         *,
         stdin: bytes | int = b"",
         stdout: int | None = None,
         max_output_bytes: int = MAX_OUTPUT_BYTES,
         timeout_seconds: float | None = None,
-    ) -> tuple[ExecResult, Reply]:
-        """Run to the end of the first process; return how it ended and what the box said of it.
+    ) -> Ended:
+        """Run to the end of the first process and return how it ended.
 
         `stdin`, `stdout`: a descriptor instead of bytes; stdout's is closed here once the box has it.
         Cancelled: it is killed with its descendants. A program that could not be started is exit code 126.
@@ -78,12 +89,10 @@ class Runner:
         for stream in (out, err):
             stream.let_go()
         self._left = {stream for stream in (*self._left, out, err) if not stream.closed}
-        code, words = reply.get("exit"), err.buffer.tail
-        if not isinstance(code, int):
-            code, words = (
-                NOT_STARTED,
-                f"castform: cannot start: {reply.get('failed', 'no answer')}\n".encode(),
-            )
+        started = reply.kind == "exit"
+        code = reply.number if started and reply.number is not None else NOT_STARTED
+        _, timed_out, refused = (*reply.words.split(" ", 2), "", "")[:3] if started else ("", "0", "")
+        words = err.buffer.tail if started else f"castform: cannot start: {reply.words[:500]}\n".encode()
         result = ExecResult(
             exit_code=code,
             stdout=out.buffer.tail,
@@ -93,12 +102,12 @@ class Runner:
             seconds=time.monotonic() - began,
             out_of_memory=count_out_of_memory(self._groups) > killed,
         )
-        return result, reply
+        return Ended(result=result, started=started, timed_out=timed_out == "1", refused=refused[:500])
 
     async def call_files(
         self,
         call: str,
-        arguments: Mapping[str, Any],  # Any: JSON
+        arguments: Order,
         *,
         stdin: bytes | int = b"",
         stdout: int | None = None,
@@ -106,24 +115,25 @@ class Runner:
     ) -> ExecResult:
         """Do one of inside/files.py's calls. SandboxFileError with its words where it refuses."""
         order = {"call": call, "arguments": dict(arguments)}
-        result, reply = await self.run(
+        ended = await self.run(
             order,
             stdin=stdin,
             stdout=stdout,
             max_output_bytes=max_output_bytes,
             timeout_seconds=_FILE_SECONDS,
         )
-        if result.exit_code == 0 and not reply.get("timed_out"):
+        result = ended.result
+        if result.exit_code == 0 and not ended.timed_out:
             return result
-        if "exit" not in reply:
+        words = result.error_text.strip()[:2000]
+        if not ended.started:
             raise SandboxError(
-                f"the sandbox cannot start a process for its files: {reply.get('failed')}",
+                f"the sandbox cannot start a process for its files: {words}",
                 hint="end what runs in it first: end_processes()",
             )
-        words = result.error_text.strip()[:2000]
         raise SandboxFileError(words or f"{call} in the sandbox was killed, exit code {result.exit_code}")
 
-    async def ask(self, order: Reply) -> Reply:
+    async def ask(self, order: Order) -> Reply:
         """Return the first process's answer to an order that starts nothing."""
         number = self._channel.next_number()
         waiting = await self._channel.post(order, number=number)
@@ -139,13 +149,13 @@ class Runner:
         self._left.clear()
 
     async def _post(
-        self, body: Reply, source: int | None, out: int, err: int, number: int
+        self, body: Order, source: int | None, out: int, err: int, number: int
     ) -> asyncio.Future[Reply]:
         paper = os.memfd_create("order", os.MFD_CLOEXEC)
         nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC) if source is None else None
         try:
             with os.fdopen(os.dup(paper), "wb") as file:
-                file.write(json.dumps(body).encode())
+                marshal.dump(dict(body), file)
             first = source if nothing is None else nothing
             assert first is not None  # one of the two is there
             return await self._channel.post({"do": "start"}, [paper, first, out, err], number=number)

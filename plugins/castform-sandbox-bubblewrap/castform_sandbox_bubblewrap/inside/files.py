@@ -8,13 +8,15 @@ Each call reads from stdin, writes to stdout, and says on stderr why it did not 
 from __future__ import annotations
 
 import os
-import secrets
 import stat
 import sys
-from collections.abc import Callable
-from typing import Any
 
-from .users import UnknownUserError, find_identity
+from castform_sandbox_bubblewrap.inside.users import UnknownUserError, find_identity
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # without `typing`: each import is part of a box's start
+    from collections.abc import Callable
+    from typing import Any
 
 REFUSED = 1
 _CHUNK = 1 << 18
@@ -24,7 +26,7 @@ class RefusedError(Exception):
     """The call cannot be done; the message is for whoever asked."""
 
 
-def serve(call: str, arguments: dict[str, Any]) -> int:  # Any: JSON
+def serve(call: str, arguments: dict[str, Any]) -> int:  # Any: what the host has put in
     """Do one call and return its exit code."""
     os.umask(0o022)
     try:
@@ -59,7 +61,7 @@ def write(path: str, mode: int, user: str | None) -> None:
     """Write stdin beside the file's place and move it there."""
     folder = os.path.dirname(path)
     os.makedirs(folder, exist_ok=True)
-    beside = os.path.join(folder, f".{os.path.basename(path)[:200]}.{secrets.token_hex(6)}")
+    beside = os.path.join(folder, f".{os.path.basename(path)[:200]}.{os.urandom(6).hex()}")
     target = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     try:
         while data := os.read(0, _CHUNK):

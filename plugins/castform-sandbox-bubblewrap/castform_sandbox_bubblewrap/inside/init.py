@@ -1,21 +1,24 @@
 """The first process of a box: starts commands that the host asks for, and ends them.
 
-One packet of the socket is one message, JSON of at most 64 KiB; what can be longer comes in a
-memory file beside it. It never waits for a command, and allocates nothing that a command controls.
+One packet of the socket is one message of at most 64 KiB. An order is a marshalled dict, and what can
+be longer comes in a memory file beside it; a reply is `NUMBER kind words`, which the host trusts no
+further. It never waits for a command, and allocates nothing that a command controls.
 """
 
 from __future__ import annotations
 
-import json
+import marshal
 import os
 import select
 import signal
 import socket
 import time
-from dataclasses import dataclass
-from typing import Any
 
-from . import kernel, program, tree, watch
+from castform_sandbox_bubblewrap.inside import kernel, program, tree, watch
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # without `typing`: each import is part of a box's start
+    from typing import Any
 
 PACKET_BYTES = 1 << 16
 _TICK_SECONDS = 0.01
@@ -24,20 +27,20 @@ _KEPT_CAPABILITIES = frozenset({0, 1, 3, 4, 5, 6, 7, 8, 10, 18, 31})
 """chown, dac_override, fowner, fsetid, kill, setgid, setuid, setpcap, net_bind_service, sys_chroot, setfcap."""
 
 
-@dataclass
 class Command:
     """A command that runs, or has left something that runs."""
 
-    number: int
-    holder: int
-    status_end: int
-    deadline: float | None
-    told: bool = False
-    answered: bool = False
-    said: bytes = b""
-    timed_out: bool = False
-    killing_since: float | None = None
-    asked_by: int | None = None
+    def __init__(self, number: int, holder: int, status_end: int, deadline: float | None) -> None:
+        self.number = number
+        self.holder = holder
+        self.status_end = status_end
+        self.deadline = deadline
+        self.told = False
+        self.answered = False
+        self.said = b""
+        self.timed_out = False
+        self.killing_since: float | None = None
+        self.asked_by: int | None = None
 
 
 class Init:
@@ -55,7 +58,7 @@ class Init:
 
     def run(self) -> None:
         """Serve until the host is gone."""
-        self.send({"ready": os.getpid()})
+        self.send(0, "ready")
         while True:
             self.wait()
             self.reap()
@@ -63,7 +66,7 @@ class Init:
             self.press_on()
             reason = self.watcher.check(start=self.ending is None)
             if reason is not None:
-                self.send({"over": reason})
+                self.send(0, "over", reason)
                 return
 
     def wait(self) -> None:
@@ -94,7 +97,7 @@ class Init:
         data, descriptors, _, _ = socket.recv_fds(self.link, PACKET_BYTES, 8)
         if not data:
             os._exit(0)  # the host is gone; the kernel ends everything else
-        message: dict[str, Any] = json.loads(data)  # Any: JSON
+        message: dict[str, Any] = marshal.loads(data)  # Any: what the host has put in
         number = message["number"]
         try:
             match message["do"]:
@@ -106,11 +109,11 @@ class Init:
                     self.ending = number
                 case "watch":
                     self.watcher.begin(message["memory_bytes"], message["disk_bytes"])
-                    self.send({"number": number, "done": True})
+                    self.send(number, "done")
                 case "listen":
                     self.listen(number)
         except OSError as error:
-            self.send({"number": number, "failed": error.strerror or str(error)})
+            self.send(number, "failed", error.strerror or str(error))
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)
@@ -119,7 +122,7 @@ class Init:
         body, *stdio = descriptors
         with os.fdopen(os.dup(body), "rb") as file:
             file.seek(0)
-            order: dict[str, Any] = json.load(file)  # Any: JSON
+            order: dict[str, Any] = marshal.load(file)  # Any: as above
         status_end, status_start = os.pipe2(os.O_CLOEXEC)
         os.set_blocking(status_end, False)
         timeout = order.get("timeout")
@@ -141,7 +144,7 @@ class Init:
         """Hand out a listening socket on the box's own loopback."""
         listener = socket.create_server(("127.0.0.1", 0), backlog=128)
         with listener:
-            words = json.dumps({"number": number, "port": listener.getsockname()[1]}).encode()
+            words = b"%d port %d" % (number, listener.getsockname()[1])
             socket.send_fds(self.link, [words], [listener.fileno()])
 
     def kill(self, number: int, which: int) -> None:
@@ -150,7 +153,7 @@ class Init:
                 command.asked_by = number
                 command.killing_since = command.killing_since or time.monotonic()
                 return
-        self.send({"number": number, "done": True})
+        self.send(number, "done")
 
     def hear(self, command: Command) -> None:
         """Take what a holder says of its command: `exit N`, before it `refused WHY`."""
@@ -169,16 +172,14 @@ class Init:
         if command.answered:
             return
         command.answered = True
-        code, refused = 128 + signal.SIGKILL, None
+        code, refused = 128 + signal.SIGKILL, ""
         for line in command.said.splitlines():
             kind, _, words = line.partition(b" ")
             if kind == b"exit":
                 code = int(words)
             else:
                 refused = words.decode("utf-8", "replace")
-        self.send(
-            {"number": command.number, "exit": code, "refused": refused, "timed_out": command.timed_out}
-        )
+        self.send(command.number, "exit", f"{code} {int(command.timed_out)} {refused}")
 
     def reap(self) -> None:
         lost = False
@@ -204,7 +205,7 @@ class Init:
             elif command.killing_since is not None or self.ending is not None:
                 self.answer(command)
             if command.asked_by is not None:
-                self.send({"number": command.asked_by, "done": True})
+                self.send(command.asked_by, "done")
         if lost:  # somebody killed a holder: what it held hangs on us, and belongs to no command any more
             known = {*self.commands} | ({self.watcher.pid} if self.watcher.pid else set())
             tree.send(tree.find_strays(known), signal.SIGKILL)
@@ -217,7 +218,7 @@ class Init:
 
     def all_gone(self) -> None:
         if self.ending is not None:
-            self.send({"number": self.ending, "done": True})
+            self.send(self.ending, "done")
             self.ending = None
 
     def expire(self) -> None:
@@ -242,9 +243,9 @@ class Init:
             if time.monotonic() - command.killing_since > _KILL_SECONDS:
                 os.kill(command.holder, signal.SIGKILL)  # what is left becomes a stray and is killed as such
 
-    def send(self, message: dict[str, Any]) -> None:  # Any: JSON
+    def send(self, number: int, kind: str, words: str = "") -> None:
         try:
-            self.link.send(json.dumps(message).encode())
+            self.link.send(f"{number} {kind} {words}".encode("utf-8", "replace"))
         except OSError:
             os._exit(0)
 

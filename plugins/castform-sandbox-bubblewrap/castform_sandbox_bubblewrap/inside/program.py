@@ -13,17 +13,22 @@ import errno
 import os
 import resource
 import signal
-from typing import Any
 
-from . import files, kernel
-from .users import Identity, UnknownUserError, find_identity
+from castform_sandbox_bubblewrap.inside import files, kernel
+from castform_sandbox_bubblewrap.inside.users import Identity, UnknownUserError, find_identity
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # without `typing`: each import is part of a box's start
+    from typing import Any
 
 NOT_STARTED = 126
 NOT_FOUND = 127
 """Exit codes of a command that never ran, as a shell has them."""
 
 
-def hold(order: dict[str, Any], stdio: tuple[int, int, int], status_end: int) -> None:  # Any: JSON
+def hold(
+    order: dict[str, Any], stdio: tuple[int, int, int], status_end: int
+) -> None:  # Any: what the host has put in
     """Run in the holder, which is a fork of the first process. Never returns."""
     code = 70
     try:
@@ -51,7 +56,9 @@ def hold(order: dict[str, Any], stdio: tuple[int, int, int], status_end: int) ->
         os._exit(code)
 
 
-def _become_program(order: dict[str, Any], stdio: tuple[int, int, int], status_end: int) -> None:  # Any: JSON
+def _become_program(
+    order: dict[str, Any], stdio: tuple[int, int, int], status_end: int
+) -> None:  # Any: what the host has put in
     code = 70
     try:
         os.setsid()
@@ -73,7 +80,7 @@ def _become_program(order: dict[str, Any], stdio: tuple[int, int, int], status_e
         os._exit(code)
 
 
-def _exec(order: dict[str, Any], status_end: int) -> int:  # Any: JSON
+def _exec(order: dict[str, Any], status_end: int) -> int:  # Any: what the host has put in
     """Become the program; return the exit code where that cannot be."""
     argv, env = order["argv"], order["env"]
     try:
@@ -87,13 +94,25 @@ def _exec(order: dict[str, Any], status_end: int) -> int:  # Any: JSON
         os.chdir(order["cwd"])
     except OSError as error:
         return _complain(f"castform: cannot change to {order['cwd']}: {error.strerror}", NOT_STARTED)
-    try:
-        os.execvpe(argv[0], argv, env)
-    except OSError as error:
-        missing = error.errno in (errno.ENOENT, errno.ENOTDIR)
-        return _complain(f"castform: {argv[0]}: {error.strerror}", NOT_FOUND if missing else NOT_STARTED)
-    except ValueError as error:
-        return _complain(f"castform: {argv[0]!r}: {error}", NOT_STARTED)
+    failure = _search(argv, env)
+    missing = failure.errno in (errno.ENOENT, errno.ENOTDIR)
+    return _complain(f"castform: {argv[0]}: {failure.strerror}", NOT_FOUND if missing else NOT_STARTED)
+
+
+def _search(argv: list[str], env: dict[str, str]) -> OSError:
+    """Become the program by the PATH of its own variables; return why not, a refusal before an absence.
+
+    Not by os.execvpe, which imports modules that another user cannot read here.
+    """
+    folders = [""] if "/" in argv[0] else [f"{folder or '.'}/" for folder in env.get("PATH", "").split(":")]
+    failure = OSError(errno.ENOENT, os.strerror(errno.ENOENT))
+    for folder in folders:
+        try:
+            os.execve(f"{folder}{argv[0]}", argv, env)
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.ENOTDIR):
+                failure = error
+    return failure
 
 
 def _become(who: Identity) -> None:

@@ -7,21 +7,19 @@ Not by the `pwd` module, which loads name services that a program in the box may
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 
 class UnknownUserError(Exception):
     """The box has no such user or group."""
 
 
-@dataclass(frozen=True)
 class Identity:
     """As whom a program runs."""
 
-    uid: int
-    gid: int
-    groups: tuple[int, ...]
-    home: str
+    def __init__(self, uid: int, gid: int, groups: tuple[int, ...], home: str) -> None:
+        self.uid = uid
+        self.gid = gid
+        self.groups = groups
+        self.home = home
 
 
 def find_identity(user: str) -> Identity:

@@ -6,7 +6,7 @@ import os
 import signal
 import time
 
-from . import files, kernel, tree
+from castform_sandbox_bubblewrap.inside import files, kernel, tree
 
 _PERIOD_SECONDS = 1.0
 _MEMORY, _DISK = 3, 4
