@@ -1,0 +1,226 @@
+"""Every kind of task, in real boxes: the oracle gets 1, nop gets 0; and attacks that need a real box."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from castform.harness.contract import HarnessResult
+from castform.sandbox import load_provider
+from castform_harbor.job import Job, run_job
+from castform_harbor.reference_agents import NopHarness, OracleHarness
+from castform_harbor.support import find_unsupported
+from castform_harbor.task import load_task
+from castform_harbor.tasks import load_tasks
+from castform_harbor.trial import run_trial
+from castform_harbor.trial_types import TrialOptions
+
+HERE = Path(__file__).parent
+TASKS = HERE / "tasks"
+JUDGE = "castform/harbor-judge:local"
+SANDBOXES = [
+    pytest.param("docker", marks=pytest.mark.docker),
+    pytest.param("bubblewrap", marks=pytest.mark.bubblewrap),
+]
+NOT_ON = {"docker": {}, "bubblewrap": {"separate-docker-image": "names an image"}}
+"""Tasks that a sandbox refuses, and the word it has for it."""
+
+
+@dataclass
+class Agent:
+    """Runs one script in the box."""
+
+    script: str
+    name: str = "scripted"
+    version: str | None = None
+
+    async def setup(self, sandbox):
+        """Nothing."""
+
+    async def run(self, task, sandbox, endpoint):
+        await sandbox.exec(["sh", "-c", self.script], user=task.user, timeout_seconds=task.timeout_seconds)
+        return HarnessResult(status="finished")
+
+
+@pytest.fixture(scope="module")
+def judge_image():
+    """The image that brings its own tests, made for these tests and removed after them."""
+    docker = pytest.importorskip("docker").from_env()
+    image, _ = docker.images.build(path=str(HERE / "images" / "judge"), tag=JUDGE, rm=True)
+    yield image
+    docker.images.remove(JUDGE)
+
+
+@pytest.fixture
+async def sandbox(request):
+    if request.param == "docker":
+        request.getfixturevalue("judge_image")
+    provider = load_provider(request.param)
+    yield provider
+    await provider.aclose()
+
+
+@pytest.mark.parametrize("sandbox", SANDBOXES, indirect=True)
+async def test_every_kind_of_task_gives_the_oracle_one_and_nop_nothing(sandbox, tmp_path):
+    tasks = load_tasks(TASKS)
+    capabilities = await sandbox.check()
+    refused = {task.folder.name: found for task in tasks if (found := find_unsupported(task, capabilities))}
+    assert refused.keys() == NOT_ON[sandbox.name].keys()
+    for name, word in NOT_ON[sandbox.name].items():
+        assert word in refused[name][0]
+    fitting = [task for task in tasks if task.folder.name not in refused]
+
+    async def run_all(harness, expected):
+        job = Job(
+            tasks=fitting,
+            folder=tmp_path / harness.name,
+            agent=harness.name,
+            sandbox=sandbox.name,
+            concurrency=4,
+        )
+        trials = await run_job(job, harness=harness, provider=sandbox)
+        return {
+            trial.name: (trial.status, trial.reward, trial.error)
+            for trial in trials
+            if trial.reward != expected
+        }
+
+    wrong = await asyncio.gather(run_all(OracleHarness(), 1.0), run_all(NopHarness(), 0.0))
+    assert wrong == [{}, {}]
+
+
+PLANTS = """
+mkdir -p /tests /work; echo 'echo 1 > /logs/verifier/reward.txt' > /tests/test.sh
+echo 1 > /logs/verifier/reward.txt; echo '{"reward": 1}' > /logs/verifier/reward.json
+touch /tests/conftest.py
+(while :; do echo 1 > /logs/verifier/reward.txt; sleep 0.01; done) > /dev/null 2>&1 &
+setsid sh -c 'while :; do echo 1 > /logs/verifier/reward.json; sleep 0.01; done' > /dev/null 2>&1 &
+"""
+
+
+@pytest.mark.parametrize("sandbox", SANDBOXES, indirect=True)
+async def test_nothing_of_an_agents_is_a_reward(sandbox, write_task, tmp_path):
+    """The tests decide nothing, slowly: what is read afterwards was planted, or is not there."""
+    task = load_task(
+        write_task(
+            "[agent]\ntimeout_sec = 20\n[environment]\nnetwork_mode = 'no-network'",
+            files={"tests/test.sh": "#!/bin/sh\nls /tests\nsleep 0.3\n"},
+        )
+    )
+    outcome = await run_trial(
+        task, harness=Agent(PLANTS), provider=sandbox, trials_dir=tmp_path, trial_name="t"
+    )
+    assert (outcome.status, outcome.rewards) == ("verifier_error", None)
+    assert (outcome.trial_dir / "verifier" / "test-stdout.txt").read_text() == "test.sh\n"
+
+
+@pytest.mark.parametrize("sandbox", SANDBOXES, indirect=True)
+async def test_a_fresh_verifier_is_reached_by_the_artifact_alone(sandbox, write_task, tmp_path):
+    """As root the agent replaces what the tests run with; the new box has its own."""
+    spoil = (
+        PLANTS
+        + "echo wrong > /work/answer.txt; cp /bin/true /usr/bin/grep 2>/dev/null; echo 'exit 0' > /etc/profile"
+    )
+    task = load_task(
+        write_task(
+            "artifacts = ['/work/answer.txt']\n[environment]\nnetwork_mode = 'no-network'",
+            files={
+                "tests/test.sh": "#!/bin/sh\ngrep -q right /work/answer.txt && r=1 || r=0\necho $r > /logs/verifier/reward.txt\n"
+            },
+        )
+    )
+    rewards = []
+    for name, script in (("bad", spoil), ("good", "mkdir -p /work; echo right > /work/answer.txt")):
+        outcome = await run_trial(
+            task,
+            harness=Agent(script),
+            provider=sandbox,
+            trials_dir=tmp_path,
+            trial_name=name,
+            options=TrialOptions(verifier="fresh"),
+        )
+        assert outcome.steps[0].verifier == "fresh"
+        rewards.append(outcome.rewards)
+    assert rewards == [{"reward": 0.0}, {"reward": 1.0}]
+
+
+@pytest.mark.parametrize("sandbox", SANDBOXES, indirect=True)
+async def test_an_oracle_that_runs_out_of_time_is_ended_inside_with_all_it_started(
+    sandbox, write_task, tmp_path
+):
+    """E3: what it made before stays, and nothing of it beats on under the tests."""
+    task = load_task(
+        write_task(
+            "[agent]\ntimeout_sec = 1\n[environment]\nnetwork_mode = 'no-network'",
+            files={
+                "solution/solve.sh": "#!/bin/sh\necho kept > /tmp/kept\n"
+                "(while :; do date +%s%N > /tmp/beat; sleep 0.05; done) &\nwait\n",
+                "tests/test.sh": '#!/bin/sh\n[ "$(cat /tmp/kept)" = kept ] || exit 1\n'
+                "one=$(cat /tmp/beat); sleep 0.5\n"
+                '[ "$one" = "$(cat /tmp/beat)" ] && echo 1 > /logs/verifier/reward.txt || echo 0 > /logs/verifier/reward.txt\n',
+            },
+        )
+    )
+    outcome = await run_trial(
+        task, harness=OracleHarness(), provider=sandbox, trials_dir=tmp_path, trial_name="t"
+    )
+    assert (outcome.status, outcome.rewards) == ("agent_timeout", {"reward": 1.0})
+
+
+@pytest.mark.docker
+def test_ctrl_c_leaves_no_box_behind(write_task, tmp_path):
+    files = {"solution/solve.sh": "#!/bin/sh\necho started\nsleep 600\n"}
+    folder = write_task("[environment]\nnetwork_mode = 'no-network'", name="endless", files=files)
+    jobs = tmp_path / "jobs"
+    command = subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "castform",
+            "harbor",
+            "run",
+            str(folder),
+            "--jobs-dir",
+            str(jobs),
+            "--job-name",
+            "j",
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    trial = jobs / "j" / "endless__1"
+    try:
+        wait_for(lambda: "oracle starts" in read(trial / "trial.log") or command.poll() is not None)
+        assert command.poll() is None, command.communicate()[0]
+        command.send_signal(signal.SIGINT)
+        said, _ = command.communicate(timeout=60)
+    finally:
+        command.kill()
+    assert (command.returncode, "interrupted" in said) == (130, True), said
+    assert json.loads((trial / "result.json").read_text())["castform"]["status"] == "cancelled"
+    import docker
+
+    left = docker.from_env().containers.list(all=True, filters={"label": "harbor.trial=endless__1"})
+    assert left == []
+
+
+def wait_for(fact) -> None:
+    """Poll for a fact, for a minute at most."""
+    import time
+
+    end = time.monotonic() + 60
+    while not fact():
+        assert time.monotonic() < end, "it did not come to pass within a minute"
+        time.sleep(0.05)
+
+
+def read(path: Path) -> str:
+    return path.read_text() if path.exists() else ""
