@@ -30,6 +30,9 @@ REAP_SECONDS = 30.0
 """Longest wait for a process that was killed. Only something that it left behind could hold its pipe open."""
 _CHUNK = 1 << 16
 
+Ending = Literal["finished", "timeout", "flood"]
+"""How a process came to its end: by itself, killed for its time, or for what it wrote."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Limits:
@@ -109,8 +112,27 @@ async def run_candidate(
     was too busy to give the code its processor time.
     """
     limits, layers = limits or Limits(), layers or Layers()
-    if len(source) > MAX_SOURCE_CHARS:
-        return CandidateRun(ending="finished", defined=False, outcomes=(), error="the source is too long")
+    refused = refuse_long(source)
+    if refused is not None:
+        return refused
+    sent = write_request(source, function, calls, limits=limits, layers=layers)
+    async with _slots.get():
+        with tempfile.TemporaryDirectory(prefix="castform-code-") as folder:
+            ending, output, code = await _run_process(sent, folder, limits)
+    return read_run(ending, output, code, calls=len(calls))
+
+
+def refuse_long(source: str) -> CandidateRun | None:
+    """Return what becomes of source that is longer than any function here; None for other source."""
+    if len(source) <= MAX_SOURCE_CHARS:
+        return None
+    return CandidateRun(ending="finished", defined=False, outcomes=(), error="the source is too long")
+
+
+def write_request(
+    source: str, function: str, calls: Sequence[Sequence[object]], *, limits: Limits, layers: Layers
+) -> bytes:
+    """Return what `candidate_child` reads from its input."""
     request = {
         "source": source,
         "function": function,
@@ -121,16 +143,10 @@ async def run_candidate(
         "required": layers.required,
     }
     # surrogates that no file could hold are the candidate's own fault, and Python's to report
-    sent = json.dumps(request).encode("ascii")
-    async with _slots.get():
-        with tempfile.TemporaryDirectory(prefix="castform-code-") as folder:
-            ending, output, code = await _run_process(sent, folder, limits)
-    return _read_run(ending, output, code, calls=len(calls))
+    return json.dumps(request).encode("ascii")
 
 
-async def _run_process(
-    request: bytes, folder: str, limits: Limits
-) -> tuple[Literal["finished", "timeout", "flood"], bytes, int]:
+async def _run_process(request: bytes, folder: str, limits: Limits) -> tuple[Ending, bytes, int]:
     """Return how it ended, what it wrote, and the exit code; negative for a signal."""
     try:
         process = await asyncio.create_subprocess_exec(
@@ -146,7 +162,7 @@ async def _run_process(
     except OSError as error:
         raise RolloutFailure("sandbox_error", f"no process for the code could be started: {error}") from error
     assert process.stdin is not None and process.stdout is not None
-    ending: Literal["finished", "timeout", "flood"] = "finished"
+    ending: Ending = "finished"
     output = bytearray()
     try:
         async with asyncio.timeout(limits.wall_seconds):
@@ -194,10 +210,11 @@ def _is_computing(pid: int) -> bool:
     return state[:1] == ["R"]
 
 
-def _read_run(
-    ending: Literal["finished", "timeout", "flood"], output: bytes, code: int, *, calls: int
-) -> CandidateRun:
-    """Return what the lines say. They come from a process that the model's code ran in: believe no form."""
+def read_run(ending: Ending, output: bytes, code: int, *, calls: int) -> CandidateRun:
+    """Return what the lines say. They come from a process that the model's code ran in: believe no form.
+
+    `code` is the process's exit code, -N where a signal N ended it.
+    """
     lines = [_read_line(line) for line in output.split(b"\n")[:-1]]
     ready = lines[0] if lines else {}
     if ready.get("ready") is not True:

@@ -35,6 +35,13 @@ class CodeConfig(BaseModel):
     confinement: Literal["required", "best"] = "required"
     """`best` runs code where the kernel cannot confine it (no Linux, no seccomp), with limits alone."""
 
+    sandbox: str | None = None
+    """Run each reply's code in a box of this provider, `docker` or `bubblewrap`. Default: the confined process alone."""
+    image: str | None = None
+    """Image of the boxes, with a whole Python of 3.11 or later. Default: python:3.12-slim, where images count."""
+    warm_boxes: int = Field(2, ge=0, le=64)
+    """Boxes that are started before they are needed."""
+
 
 class TasksConfig(BaseModel):
     """The tasks as a dataset for a composed environment."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from benchmax.envs import (
     BaseEnv,
@@ -17,6 +18,7 @@ from benchmax.envs import (
     ValidationDiagnostic,
 )
 from benchmax.envs.dataset import validate_max_examples
+from benchmax.envs.loop_local import LoopLocal
 from benchmax.rewards import extract_completion_text
 from castform_env_code.candidate import Layers, Limits, can_confine
 from castform_env_code.candidate_child import decode
@@ -32,6 +34,9 @@ from castform_env_code.tasks.task import (
     read_statement,
     split_of,
 )
+
+if TYPE_CHECKING:
+    from castform_env_code.boxes import CandidateBoxes
 
 SYSTEM = (
     "Write the Python function that is asked for, in one ```python block and nothing else. "
@@ -55,6 +60,7 @@ class Code(BaseEnv):
     def __init__(self, config: CodeConfig) -> None:
         super().__init__()
         self.config = config
+        self._boxes = LoopLocal(partial(_make_boxes, config))
 
     async def create_dataset(
         self, split: DatasetSplit, base_dir: Path, *, max_examples: int | None = None
@@ -84,14 +90,21 @@ class Code(BaseEnv):
                 memory_bytes=config.memory_mb << 20,
             ),
             layers=Layers(required=config.confinement == "required"),
+            boxes=self._boxes.get() if config.sandbox else None,
         )
+
+    async def aclose(self) -> None:
+        boxes = self._boxes.pop()
+        if boxes is not None:
+            await boxes.aclose()
+        await super().aclose()
 
     def gold(self, example: Example[Mapping[str, Any]]) -> str:
         """Return the reference solution in a block."""
         return fenced(read_reference(load_tasks()[example.payload["task"]]))
 
     def validation_diagnostics(self) -> Sequence[ValidationDiagnostic]:
-        if can_confine():
+        if can_confine() or self.config.sandbox not in (None, "process"):
             return ()
         if self.config.confinement == "required":
             hint = "; confinement = 'best' runs it all the same"
@@ -159,6 +172,18 @@ def write_question(task: Task) -> str:
         for test in make_shown(task)
     ]
     return f"Write `{read_signature(task)}`. {read_statement(task)} For example, {' and '.join(calls)}."
+
+
+def _make_boxes(config: CodeConfig) -> CandidateBoxes:
+    from castform_env_code.boxes import CandidateBoxes  # only who asks for a sandbox needs one
+
+    assert config.sandbox is not None
+    return CandidateBoxes(
+        config.sandbox,
+        image=config.image,
+        warm_boxes=config.warm_boxes,
+        memory_bytes=config.memory_mb << 20,
+    )
 
 
 def make_code(config: CodeConfig) -> Code:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from benchmax.rewards import Completion, extract_completion_text
 from castform_env_code.candidate import CandidateRun, Layers, Limits, Returned, run_candidate
@@ -11,6 +11,9 @@ from castform_env_code.comparing import is_same
 from castform_env_code.replies import read_code
 from castform_env_code.tasks import load_tasks
 from castform_env_code.tasks.task import Test, chance_share, make_hidden
+
+if TYPE_CHECKING:
+    from castform_env_code.boxes import CandidateBoxes
 
 Scoring = Literal["all", "share"]
 
@@ -24,8 +27,9 @@ async def score_reply(
     scoring: Scoring,
     limits: Limits | None = None,
     layers: Layers | None = None,
+    boxes: CandidateBoxes | None = None,
 ) -> dict[str, float]:
-    """Return both components of a reply to a task.
+    """Return both components of a reply to a task. With `boxes` its code runs in one of them.
 
     ValueError: there is no such task. RolloutFailure (`sandbox_error`): the code could not be run.
     """
@@ -35,7 +39,11 @@ async def score_reply(
     if source is None:
         return {"runs": 0.0, "passed": 0.0}
     hidden = make_hidden(load_tasks()[task], count=tests, seed=seed)
-    run = await run_candidate(source, task, [test.arguments for test in hidden], limits=limits, layers=layers)
+    calls = [test.arguments for test in hidden]
+    if boxes is None:
+        run = await run_candidate(source, task, calls, limits=limits, layers=layers)
+    else:
+        run = await boxes.run(source, task, calls, limits=limits or Limits())
     return {"runs": float(run.defined), "passed": passed_reward(run, hidden, scoring)}
 
 

@@ -119,8 +119,6 @@ def eval_scalars(result: EvalResult) -> dict[str, float]:
     scalars = {"eval/scored": float(sum(rollout.score is not None for rollout in result.rollouts))}
     if score is not None:
         scalars["eval/score"] = score.mean
-    if result.fidelity is not None:
-        scalars |= {f"fidelity/{name}": float(value) for name, value in asdict(result.fidelity).items()}
     for name in result.components:
         mean = result.component(name)
         if mean is not None:

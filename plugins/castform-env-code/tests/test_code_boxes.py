@@ -1,0 +1,128 @@
+"""The model's code in boxes: rewards are those of the confined process, whatever it tries."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from castform_env_code.boxes import CandidateBoxes
+from castform_env_code.candidate import CandidateRun, Limits, Returned, run_candidate
+
+from benchmax.envs import RolloutFailure
+from castform.plugins import load_environment
+from castform.testing import FakeModel
+
+LIMITS = Limits(cpu_seconds=1, wall_seconds=20)
+SOURCES = {
+    "right": "def f(n):\n    return n + 1",
+    "raises": "def f(n):\n    return 1 // (n - n)",
+    "no function": "g = 1",
+    "leaves": "import os\ndef f(n):\n    os._exit(0)",
+    "opens a file": "def f(n):\n    return open('/etc/passwd').read()",
+    "endless": "def f(n):\n    while True: pass",
+    "floods": "def f(n):\n    return 'x' * 900_000",
+    "too long": "#" * 60_000,
+}
+FEW = ("right", "leaves", "floods")
+
+
+@pytest.fixture(scope="module")
+def python_image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """An image with this machine's own Debian Python: no registry is needed for it."""
+    library = Path("/usr/lib/python3.11")
+    if not (library / "json").is_dir():
+        pytest.skip("needs Debian's python3.11 to make an image of")
+    context, name = tmp_path_factory.mktemp("image"), "castform/code-test:local"
+    left_out = shutil.ignore_patterns("test", "tests", "idlelib", "__pycache__", "config-*", "ensurepip")
+    shutil.copytree(library, context / "library", ignore=left_out, symlinks=True)
+    shutil.copy("/usr/bin/python3.11", context / "python3.11")
+    dockerfile = (
+        "FROM castform/base:local\nCOPY library /usr/lib/python3.11\nCOPY python3.11 /usr/bin/python3.11\n"
+    )
+    (context / "Dockerfile").write_text(dockerfile)
+    subprocess.run(["docker", "build", "-q", "-t", name, str(context)], check=True, capture_output=True)
+    yield name
+    subprocess.run(["docker", "rmi", name], check=True, capture_output=True)
+
+
+def in_boxes(sandbox: str, sources: dict[str, str], image: str | None) -> dict[str, CandidateRun]:
+    async def run_all() -> dict[str, CandidateRun]:
+        boxes = CandidateBoxes(sandbox, image=image, warm_boxes=0, memory_bytes=256 << 20)
+        try:
+            return {
+                name: await boxes.run(source, "f", [(1,), (2,)], limits=LIMITS)
+                for name, source in sources.items()
+            }
+        finally:
+            await boxes.aclose()
+
+    return asyncio.run(run_all())
+
+
+def in_processes(sources: dict[str, str]) -> dict[str, CandidateRun]:
+    async def run_all() -> dict[str, CandidateRun]:
+        return {
+            name: await run_candidate(source, "f", [(1,), (2,)], limits=LIMITS)
+            for name, source in sources.items()
+        }
+
+    return asyncio.run(run_all())
+
+
+def judged(run: CandidateRun) -> tuple[Any, ...]:
+    return run.defined, [isinstance(o, Returned) and o.value for o in run.outcomes]
+
+
+def check_same_judgement(sandbox: str, image: str | None = None, *, names: Sequence[str]) -> None:
+    sources = {name: SOURCES[name] for name in names}
+    boxed, plain = in_boxes(sandbox, sources, image), in_processes(sources)
+    for name in sources.keys() - {"floods"}:
+        assert judged(boxed[name]) == judged(plain[name]), name
+    assert boxed["right"].confined  # the kernel's filter holds inside the box too
+    assert boxed["floods"].ending == plain["floods"].ending == "flood"
+
+
+def test_a_box_judges_code_as_the_confined_process_does() -> None:
+    check_same_judgement("process", names=list(SOURCES))
+
+
+@pytest.mark.bubblewrap
+def test_a_bubblewrap_box_judges_code_as_the_confined_process_does() -> None:
+    check_same_judgement("bubblewrap", names=FEW)
+
+
+@pytest.mark.docker
+def test_a_docker_box_judges_code_as_the_confined_process_does(python_image: str) -> None:
+    check_same_judgement("docker", python_image, names=FEW)
+
+
+@pytest.mark.docker
+async def test_the_environment_pays_gold_in_docker_boxes(python_image: str) -> None:
+    args = {"sandbox": "docker", "warm_boxes": 1, "image": python_image}
+    environment = load_environment("code/easy", args).environment
+    (example,) = list(await environment.create_dataset("train", Path(), max_examples=1))
+    replies = [environment.gold(example), "```python\nimport os\nos.system('reboot')\n```"]
+    async with FakeModel(lambda request: replies[int(request.session_id.rpartition("-")[2])]) as model:
+        group = await model.run_group(environment, example, size=2)
+    await environment.aclose()
+    assert [(r.rewards["runs"], r.rewards["passed"]) for r in group.rollouts] == [(1, 1), (0, 0)]
+
+
+@pytest.mark.docker
+def test_an_image_without_a_whole_python_fails_the_rollout_and_pays_nothing() -> None:
+    with pytest.raises(RolloutFailure, match="the box has no whole python3"):
+        in_boxes("docker", {"right": SOURCES["right"]}, "castform/busybox:local")
+
+
+async def test_a_provider_that_is_not_there_fails_the_rollout_and_pays_nothing() -> None:
+    environment = load_environment("code/easy", {"sandbox": "nosuch"}).environment
+    (example,) = list(await environment.create_dataset("train", Path(), max_examples=1))
+    async with FakeModel(lambda request: environment.gold(example)) as model:
+        group = await model.run_group(environment, example)
+    await environment.aclose()
+    assert group.rollouts[0].score is None and "'nosuch'" in (group.rollouts[0].error or "")
