@@ -26,6 +26,7 @@ from castform_harbor.export_scorer import (
     link_library,
     probe_scoring,
     write_library,
+    write_standard_library,
 )
 
 ANSWER = "/app/answer.txt"
@@ -52,6 +53,8 @@ class ExportOptions:
     image: str = field(default_factory=lambda: f"python:{sys.version_info[0]}.{sys.version_info[1]}-slim")
     """What the task's box is made of: a Python of this version, when scoring imports compiled modules."""
     agent_timeout_seconds: float = 600.0
+    standard_library: bool = False
+    """Carry what scoring imports of the standard library too, for an image with a minimal Python."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -184,9 +187,11 @@ def _write_all(
     options: ExportOptions,
 ) -> ExportResult:
     most = max(plan["gold_score"] for plan in plans if plan["gold"] is not None)
-    python = [*sys.version_info[:2]] if probe.is_compiled else None
+    python = [*sys.version_info[:2]] if probe.is_compiled or options.standard_library else None
     library = folder / LIBRARY
-    write_library(probe, library)
+    write_library(probe, library / "lib")
+    if options.standard_library:
+        write_standard_library(probe, library / f"std-{sys.version_info[0]}.{sys.version_info[1]}")
     tasks = []
     for number, plan in enumerate(plans):
         task = folder / f"{number:05d}-{hashlib.sha256(plan['id'].encode()).hexdigest()[:8]}"
@@ -233,7 +238,8 @@ def _write_task(
     _write(task / "tests" / "test.sh", _TEST.format(answer=ANSWER), mode=0o755)
     _write(task / "tests" / "score.py", SCORE.read_text(encoding="utf-8"))
     _write(task / "tests" / "example.json", json.dumps(document, ensure_ascii=False, indent=1) + "\n")
-    link_library(library, task / "tests" / "lib")
+    for shared in sorted(library.iterdir()):
+        link_library(shared, task / "tests" / shared.name)
     if plan["gold"] is not None:
         _write(task / "solution" / "answer.txt", plan["gold"])
         _write(task / "solution" / "solve.sh", f"#!/bin/sh\ncp /solution/answer.txt {ANSWER}\n", mode=0o755)

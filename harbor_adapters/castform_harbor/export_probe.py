@@ -1,6 +1,6 @@
 """Score replies in a fresh process and tell which modules that took. Run as a module, by the export.
 
-stdin: {"environment", "paths", "example", "replies"}; stdout: {"scores", "modules"}.
+stdin: {"environment", "paths", "example", "replies"}; stdout: {"scores", "modules", "before", "weights"}.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ def main() -> None:
     modules = {
         name: file
         for name, module in list(sys.modules.items())
-        if name not in before and isinstance(file := getattr(module, "__file__", None), str)
+        if isinstance(file := getattr(module, "__file__", None), str)
     }
     weights = {str(k): float(v) for k, v in dict(environment.reward_weights).items()}
-    print(json.dumps({"scores": answers, "modules": modules, "weights": weights}))  # noqa: T201 - the answer
+    print(json.dumps({"scores": answers, "modules": modules, "before": sorted(before), "weights": weights}))  # noqa: T201 - the answer
 
 
 if __name__ == "__main__":

@@ -28,6 +28,8 @@ class Probe:
     """By example, then by reply."""
     modules: Mapping[str, Path]
     """By name, those beyond the standard library."""
+    standard: Mapping[str, Path]
+    """By name, those of the standard library."""
     weights: Mapping[str, float]
 
     @property
@@ -63,13 +65,20 @@ def probe_scoring(
             hint="what is exported scores offline: no judge, no model, no service",
         )
     answer = json.loads(done.stdout.strip().splitlines()[-1])
+    modules = {name: Path(file) for name, file in answer["modules"].items()}
+    standard = {name: path for name, path in modules.items() if _is_standard(path)}
+    before = set(answer["before"])
     return Probe(
         scores=answer["scores"],
-        modules={
-            name: Path(file) for name, file in answer["modules"].items() if not _is_standard(Path(file))
-        },
+        modules={name: path for name, path in modules.items() if name not in standard.keys() | before},
+        standard=standard,
         weights=answer["weights"],
     )
+
+
+def write_standard_library(probe: Probe, folder: Path) -> None:
+    """Copy what scoring imports of the standard library, for images whose Python is a minimal one."""
+    _copy_all({_place_of(name, path): path for name, path in probe.standard.items()}, folder)
 
 
 def write_library(probe: Probe, folder: Path) -> None:
@@ -85,6 +94,10 @@ def write_library(probe: Probe, folder: Path) -> None:
             f"scoring imports {size >> 20} MiB of modules, too much for every task to carry",
             hint="an environment with a lighter reward can be exported",
         )
+    _copy_all(places, folder)
+
+
+def _copy_all(places: Mapping[str, Path], folder: Path) -> None:
     for place, path in places.items():
         target = folder / place
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -40,7 +40,7 @@ class RealJob:
     """What to run."""
 
     tasks: Sequence[Path]
-    agent: Mapping[str, Any] = field(default_factory=lambda: {"name": "oracle"})
+    agent: Mapping[str, Any] = field(default_factory=lambda: {"name": "oracle"}, repr=False)
     """Harbor's AgentConfig, by field. Any: JSON."""
     environment: Mapping[str, Any] = field(default_factory=lambda: {"import_path": ENVIRONMENT})
     verifier: Mapping[str, Any] = field(default_factory=dict)

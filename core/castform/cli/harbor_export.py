@@ -23,6 +23,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="IMAGE",
         help="what the tasks' boxes are made of; default: python:3.x-slim, as here",
     )
+    parser.add_argument(
+        "--with-stdlib",
+        action="store_true",
+        help="carry what scoring needs of the standard library, for an image with a minimal Python",
+    )
     add_environment_arguments(parser)
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
 
@@ -39,7 +44,12 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("--limit is at least 1")
     export = pkgutil.resolve_name("castform_harbor.export:export_environment")
     make_options = pkgutil.resolve_name("castform_harbor.export:ExportOptions")
-    given = {"split": args.split, "limit": args.limit, "image": args.image}
+    given = {
+        "split": args.split,
+        "limit": args.limit,
+        "image": args.image,
+        "standard_library": args.with_stdlib,
+    }
     options = make_options(**{name: value for name, value in given.items() if value is not None})
     words = parse_arguments(args.arg)
     result = asyncio.run(export(load_environment(args.environment, words), words, args.folder, options))

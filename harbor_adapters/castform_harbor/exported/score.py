@@ -1,17 +1,24 @@
 """Score one reply as its environment would. It runs where nothing of castform is installed.
 
-Beside it lie `lib/` (the modules that scoring imports) and `example.json`.
+Beside it lie `lib/` (the modules that scoring imports) and `example.json`, and, where that was asked
+for, what a minimal Python lacks of the standard library.
 """
 
 from __future__ import annotations
 
-import asyncio
-import importlib
-import json
-import math
 import sys
 from pathlib import Path
-from typing import Any
+
+HERE = Path(__file__).resolve().parent
+STANDARD = HERE / f"std-{sys.version_info[0]}.{sys.version_info[1]}"
+if STANDARD.is_dir():
+    sys.path.append(str(STANDARD))
+
+import asyncio  # noqa: E402 - a minimal Python has it from the folder above
+import importlib  # noqa: E402
+import json  # noqa: E402
+import math  # noqa: E402
+from typing import Any  # noqa: E402
 
 MAX_ANSWER_BYTES = 1 << 20
 
@@ -54,13 +61,12 @@ def main(answer: Path, output: Path) -> None:
 
     Anything that goes wrong raises, and leaves no reward: that is no zero.
     """
-    here = Path(__file__).resolve().parent
-    example = json.loads((here / "example.json").read_text(encoding="utf-8"))
+    example = json.loads((HERE / "example.json").read_text(encoding="utf-8"))
     if example["python"] and example["python"] != list(sys.version_info[:2]):
         raise SystemExit(
             f"the scorer was exported for Python {example['python']}, not {sys.version_info[:2]}"
         )
-    sys.path.insert(0, str(here / "lib"))
+    sys.path.insert(0, str(HERE / "lib"))
     sys.dont_write_bytecode = True
     reply = read_answer(answer)
     rewards = score_reply(make_environment(example["environment"]), example, reply)
