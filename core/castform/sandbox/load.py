@@ -46,7 +46,7 @@ def load_provider(
     if bare in own:
         return _make(core, own[bare], options)
     if "/" not in name and bare not in plugins.names():
-        raise _make_unknown(name, sorted({*own, *_names_of_plugins(plugins), *NOT_INSTALLED}))
+        raise _make_unknown(name, sorted({*own, *NOT_INSTALLED}))
     plugin = plugins.load(name)
     return _make(plugin, plugin.find_spec(SandboxSpec, plugins.find(name).member), options)
 
@@ -58,7 +58,7 @@ def list_providers(*, registry: Registry[Plugin] | None = None) -> list[ListedPr
     for name in [CORE, *(other for other in plugins.names() if other != CORE)]:
         try:
             plugin = plugins.load(name)
-        except PluginFailure:
+        except (PluginFailure, UsageError):  # broken, isolated, or its name is claimed twice
             continue  # `castform plugins --check` shows these
         specs = plugin.specs(SandboxSpec)
         for member, spec in specs.items():
@@ -76,10 +76,6 @@ def _shown_name(plugin: str, member: str, *, alone: bool) -> str:
     if plugin == CORE:
         return member
     return plugin if alone or member == "default" else f"{plugin}/{member}"
-
-
-def _names_of_plugins(plugins: Registry[Plugin]) -> list[str]:
-    return [listed.name for listed in list_providers(registry=plugins)]
 
 
 def _make(plugin: Plugin, spec: SandboxSpec, options: dict[str, Any]) -> SandboxProvider:  # Any: as above

@@ -131,9 +131,10 @@ def find_host_processes(token: str) -> list[int]:
 async def wait_until_gone(token: str, *, seconds: float = 10.0) -> list[int]:
     """Wait for the processes with a word on their command line to end; return those that have not."""
     deadline = asyncio.get_running_loop().time() + seconds
-    left = find_host_processes(token)
+    left, pause = find_host_processes(token), 0.02
     while left and asyncio.get_running_loop().time() < deadline:
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(pause)
+        pause = min(1.0, 2 * pause)
         left = find_host_processes(token)
     return left
 

@@ -1,0 +1,106 @@
+"""What is particular to `process`: it says what it does not honour, and watches what it uses."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from castform.sandbox.contract import BoxRequest, ImageBuild, Limits, NetworkPolicy
+from castform.sandbox.errors import SandboxGoneError, SandboxStartError, UsageError
+from castform.sandbox.process.provider import OWNER_FILE, ProcessProvider
+
+PUBLIC = NetworkPolicy(mode="public")
+NO_LIMITS = Limits(cpus=None, memory_mb=None, pids=None, disk_mb=None)
+
+
+async def test_a_box_says_what_it_does_not_honour(provider):
+    box = await provider.start(BoxRequest())
+    assert "nothing is isolated" in box.notes[0]
+    assert "the network is public, not 'none'" in box.notes
+    assert "cpus = 1 is not enforced" in box.notes
+    assert len(box.notes) == 4
+    free = await provider.start(BoxRequest(network=PUBLIC, limits=NO_LIMITS))
+    assert len(free.notes) == 1
+
+
+@pytest.mark.parametrize(
+    ("request_", "words"),
+    [
+        (BoxRequest(image="python:3.12"), "has no images"),
+        (BoxRequest(image=ImageBuild(context=None)), "has no images"),
+        (BoxRequest(user="agent"), "not as 'agent'"),
+        (BoxRequest(workdir="here"), "not an absolute path"),
+    ],
+)
+async def test_what_it_cannot_do_is_refused(request_, words, provider):
+    with pytest.raises(UsageError, match=words):
+        await provider.start(request_)
+
+
+async def test_relative_paths_and_empty_commands_are_refused(box):
+    for act in (
+        box.read_file("a"),
+        box.write_file("a", b""),
+        box.download("a", None),
+        box.exec([]),
+        box.exec(["true"], user="agent"),
+        box.set_network(NetworkPolicy()),
+    ):
+        with pytest.raises(UsageError):
+            await act
+    await box.set_network(PUBLIC)
+
+
+async def test_a_box_that_uses_too_much_ends_with_the_reason(provider):
+    box = await provider.start(BoxRequest(limits=Limits(cpus=None, memory_mb=None, pids=5, disk_mb=None)))
+    with pytest.raises(SandboxGoneError, match="processes, more than the 5 it may have"):
+        await box.exec(["sh", "-c", "for i in 1 2 3 4 5 6 7 8; do sleep 20 & done; wait"], timeout_seconds=30)
+    with pytest.raises(SandboxGoneError, match="more than the 5"):
+        await box.read_file("/etc/hostname")
+
+
+async def test_a_cap_counts_boxes_that_start(tmp_path):
+    provider = ProcessProvider(root=str(tmp_path / "boxes"), max_boxes=2)
+    request = BoxRequest(network=PUBLIC, limits=NO_LIMITS)
+    one, two = await asyncio.gather(provider.start(request), provider.start(request))
+    third = asyncio.create_task(provider.start(request))
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(asyncio.shield(third), 0.05)
+    await one.close()
+    await (await third).close()
+    await two.close()
+    assert (await provider.measure_capacity(NO_LIMITS)).boxes == 2
+    await provider.aclose()
+
+
+async def test_a_start_that_fails_gives_its_slot_back(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    provider = ProcessProvider(root=str(tmp_path / "file"), max_boxes=1)
+    for _ in range(3):
+        with pytest.raises(SandboxStartError, match="folders cannot be made"):
+            await asyncio.wait_for(provider.start(BoxRequest()), 20)
+
+
+async def test_closing_the_provider_closes_its_boxes(provider, tmp_path):
+    boxes = [await provider.start(BoxRequest()) for _ in range(3)]
+    await provider.aclose()
+    assert list((tmp_path / "boxes").iterdir()) == []
+    with pytest.raises(SandboxGoneError, match="it was closed"):
+        await boxes[0].exec(["true"])
+
+
+async def test_a_folder_whose_owner_cannot_be_read_is_left_alone(provider, box, tmp_path):
+    """A reaper that cannot tell whose a box is does not remove it."""
+    for name, text in (("box-none", None), ("box-odd", "{"), ("box-list", "[]"), ("box-empty", "{}")):
+        (tmp_path / "boxes" / name).mkdir()
+        if text is not None:
+            (tmp_path / "boxes" / name / OWNER_FILE).write_text(text)
+    labels = json.loads((tmp_path / "boxes" / box.id / OWNER_FILE).read_text())
+    dead = tmp_path / "boxes" / "box-dead"
+    dead.mkdir()
+    (dead / OWNER_FILE).write_text(json.dumps({**labels, "castform.owner.start": "1"}))
+    assert await provider.reap() == ["box-dead"]
+    assert await provider.reap() == []
+    assert len(list((tmp_path / "boxes").iterdir())) == 5
