@@ -141,8 +141,8 @@ class Sandbox(Protocol):
         `env` is added to the box's and never shows on a command line outside. A child that
         holds the output open keeps nobody waiting. After `timeout_seconds` the program and all its
         descendants are killed inside the box and ExecTimeoutError is raised, with what was
-        written; files stay. Cancelled: killed likewise. A program that cannot be started is exit
-        code 126 or 127, as in a shell. Output is read while it runs; memory is bounded.
+        written; files stay. Cancelled: killed likewise. A program that cannot be started, or a
+        `cwd` that is not there, is exit code 126 or 127, as in a shell. Output is read while it runs; memory is bounded.
         """
         ...
 

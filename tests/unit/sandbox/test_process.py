@@ -8,7 +8,7 @@ import json
 import pytest
 
 from castform.sandbox.contract import BoxRequest, ImageBuild, Limits, NetworkPolicy
-from castform.sandbox.errors import SandboxGoneError, SandboxStartError, UsageError
+from castform.sandbox.errors import ExecTimeoutError, SandboxGoneError, SandboxStartError, UsageError
 from castform.sandbox.process.provider import OWNER_FILE, ProcessProvider
 
 PUBLIC = NetworkPolicy(mode="public")
@@ -59,6 +59,16 @@ async def test_a_box_that_uses_too_much_ends_with_the_reason(provider):
         await box.exec(["sh", "-c", "for i in 1 2 3 4 5 6 7 8; do sleep 20 & done; wait"], timeout_seconds=30)
     with pytest.raises(SandboxGoneError, match="more than the 5"):
         await box.read_file("/etc/hostname")
+
+
+async def test_a_timeout_ends_a_session_that_has_wiped_its_environment(box, tmp_path):
+    """Its parent, which has the mark, is there to find it by when the time is up."""
+    script = r'env -i setsid sh -c "while :; do echo >> \$1; sleep 0.02; done" sh "$1" & wait'
+    with pytest.raises(ExecTimeoutError):
+        await box.exec(["sh", "-c", script, "sh", str(tmp_path / "beat")], timeout_seconds=0.5)
+    size = (tmp_path / "beat").stat().st_size
+    done = await box.exec(["sh", "-c", 'sleep 0.2; wc -c < "$1"', "sh", str(tmp_path / "beat")])
+    assert size > 0 and int(done.text) == size
 
 
 async def test_a_cap_counts_boxes_that_start(tmp_path):

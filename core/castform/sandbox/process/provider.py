@@ -80,7 +80,7 @@ class ProcessProvider:
             owner = await asyncio.to_thread(_read_owner, folder)
             if owner is None or is_alive(owner):
                 continue
-            await kill_members(f"{BOX_MARK}={folder.name}")
+            await kill_members(f"{BOX_MARK}={folder.name.removeprefix('.new-')}")
             await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
             removed.append(folder.name)
         return removed
@@ -93,7 +93,7 @@ class ProcessProvider:
         folder = self._root / id
         try:
             labels = {**request.labels, **current_owner(self._run).labels()}
-            await asyncio.to_thread(_make_folder, folder, labels)
+            await finish(asyncio.to_thread(_make_folder, folder, labels))  # a thread cannot be stopped
             box = ProcessBox(id, folder, request, self._forget)
             await box.open()
         except BaseException as error:
@@ -110,7 +110,7 @@ class ProcessProvider:
             self._slots.give_back()
 
     def _list_folders(self) -> list[Path]:
-        return sorted(self._root.glob("box-*"))
+        return sorted([*self._root.glob("box-*"), *self._root.glob(".new-box-*")])
 
     def _existing_root(self) -> Path:
         return next(place for place in (self._root, *self._root.parents) if place.exists())

@@ -1,7 +1,8 @@
 """Every process that a box has started, found by a mark in its environment.
 
 A program that starts a session of its own, or is orphaned, keeps the mark; so do its children.
-A process that wipes its own environment is still found below a parent that has not.
+A process that wipes its environment is found as long as a parent of it runs; one that has lost its
+parent as well is not.
 """
 
 from __future__ import annotations
@@ -64,27 +65,38 @@ def measure_members(members: list[int]) -> int:
 async def kill_members(mark: str, *, root: int | None = None) -> None:
     """Kill all that has a mark, `NAME=value`, until none is left.
 
+    They are stopped before the first is killed: who loses its parent could not be found any more.
     `root`: the first process of a command; it leads a session and is not reaped yet, so that its
     id means nobody else.
     """
-    deadline = time.monotonic() + _KILL_SECONDS
-    if root is not None:
-        _signal_group(root)
     if not can_find():
+        if root is not None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(root, signal.SIGKILL)
         return
+    deadline = time.monotonic() + _KILL_SECONDS
+    stopped: set[int] = set()
     while time.monotonic() < deadline:
-        members = await asyncio.to_thread(find_members, mark, root=root)
+        members = set(await asyncio.to_thread(find_members, mark, root=root))
+        new = members - stopped
+        for pid in new:
+            _send(pid, signal.SIGSTOP)
+        stopped |= new
+        if new:
+            continue
+        for pid in members:
+            _send(pid, signal.SIGKILL)
         if not members:
             return
-        for pid in members:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
+        stopped.clear()
         await asyncio.sleep(0.01)
+    for pid in stopped:
+        _send(pid, signal.SIGKILL)
 
 
-def _signal_group(leader: int) -> None:
+def _send(pid: int, number: signal.Signals) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(leader, signal.SIGKILL)
+        os.kill(pid, number)
 
 
 def _process_ids() -> list[int]:
