@@ -1,0 +1,185 @@
+"""How long a sandbox takes to its first command, and what a command costs, beside the engine's own tools.
+
+Each round does everything once, in turn, so that a noisy machine is noisy for all; medians count.
+
+    python bench/sandbox_start.py --rounds 15
+    python bench/sandbox_start.py --providers docker --image castform/busybox:local --json
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import secrets
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from castform.sandbox import load_provider
+from castform.sandbox.contract import BoxRequest, Limits, Sandbox, SandboxProvider
+from castform.sandbox.pool import WarmPool
+
+LIMITS = Limits(cpus=1.0, memory_mb=256, pids=64, disk_mb=256)
+SECONDS_A_POOL = 120.0
+
+
+@dataclass(kw_only=True)
+class Measured:
+    """Seconds of each round, by what was done."""
+
+    rounds: dict[str, list[float]] = field(default_factory=dict)
+
+    async def time(self, name: str, work: Callable[[], Awaitable[object]]) -> None:
+        began = time.perf_counter()
+        await work()
+        self.rounds.setdefault(name, []).append(time.perf_counter() - began)
+
+    def medians(self) -> dict[str, float]:
+        return {name: statistics.median(values) for name, values in self.rounds.items()}
+
+
+async def run(*words: str) -> None:
+    """Run a program of this machine to its end."""
+    process = await asyncio.create_subprocess_exec(
+        *words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    )
+    _, said = await process.communicate()
+    if process.returncode:
+        raise SystemExit(
+            f"{' '.join(words)} ended with {process.returncode}: {said.decode(errors='replace')}"
+        )
+
+
+async def run_true(box: Sandbox) -> None:
+    done = await box.exec(["true"])
+    assert done.exit_code == 0, done
+
+
+class DockerBaseline:
+    """`docker run` and `docker exec`, with the same limits."""
+
+    name = "docker"
+
+    def __init__(self, image: str) -> None:
+        self._image = image
+        self._box = f"castform-bench-{secrets.token_hex(4)}"
+        self._limits = [
+            "--network=none",
+            "--cpus=1",
+            "--memory=256m",
+            "--memory-swap=256m",
+            "--pids-limit=64",
+        ]
+
+    async def open(self) -> None:
+        loop = "while :; do sleep 1000; done"
+        await run(
+            "docker", "run", "--detach", f"--name={self._box}", *self._limits, self._image, "sh", "-c", loop
+        )
+
+    async def measure(self, measured: Measured) -> None:
+        await measured.time("docker run", self._run_once)
+        await measured.time("docker exec", lambda: run("docker", "exec", self._box, "true"))
+
+    async def _run_once(self) -> None:
+        await run("docker", "run", "--rm", *self._limits, self._image, "true")
+
+    async def close(self) -> None:
+        await run("docker", "rm", "--force", self._box)
+
+
+BASELINES = {"docker": DockerBaseline}
+"""What runs beside a provider; a provider without one is measured alone."""
+
+
+class ProviderRuns:
+    """A provider of castform's: a cold start, one from a warm pool, a command in a box that runs."""
+
+    def __init__(self, name: str, image: str | None) -> None:
+        self.name = name
+        self._provider: SandboxProvider = load_provider(name)
+        self._request = BoxRequest(image=image, limits=LIMITS)
+        self._pool = WarmPool(self._provider, self._request, size=1)
+        self._box: Sandbox | None = None
+
+    async def open(self) -> None:
+        await self._provider.check()
+        self._box = await self._provider.start(self._request)
+        self._pool.warm()
+
+    async def measure(self, measured: Measured) -> None:
+        assert self._box is not None
+        box = self._box
+        taken: list[Sandbox] = []
+
+        async def start_cold() -> None:
+            taken.append(await self._provider.start(self._request))
+            await run_true(taken[-1])
+
+        async def start_warm() -> None:
+            taken.append(await self._pool.take())
+            await run_true(taken[-1])
+
+        await measured.time(f"{self.name}: cold start to first exec", start_cold)
+        async with asyncio.timeout(SECONDS_A_POOL):
+            await self._pool.wait_warm()
+        await measured.time(f"{self.name}: warm start to first exec", start_warm)
+        await self._pool.wait_warm()  # what is started in its place is not in anybody's time
+        await measured.time(f"{self.name}: exec", lambda: run_true(box))
+        for used in taken:
+            await used.close()
+
+    async def close(self) -> None:
+        await self._pool.aclose()
+        await self._provider.aclose()
+
+
+async def measure(providers: list[str], image: str | None, rounds: int) -> Measured:
+    measured = Measured()
+    runs: list[DockerBaseline | ProviderRuns] = []
+    try:
+        for name in providers:
+            if name in BASELINES:
+                runs.append(BASELINES[name](image or "castform/base:local"))
+            runs.append(ProviderRuns(name, image if name == "docker" else None))
+        for each in runs:
+            await each.open()
+        for number in range(rounds + 1):
+            for each in runs if number % 2 else reversed(runs):
+                await each.measure(measured if number else Measured())  # the first round warms caches
+    finally:
+        for each in reversed(runs):
+            await each.close()
+    return measured
+
+
+def describe(medians: dict[str, float]) -> str:
+    lines = [f"{name:40} {seconds * 1000:9.1f} ms" for name, seconds in medians.items()]
+    for name, seconds in medians.items():
+        provider, _, what = name.partition(": ")
+        plain = medians.get(f"{provider} run" if "cold" in what else f"{provider} exec")
+        if what and plain:
+            lines.append(f"{name:40} {seconds / plain:9.2f} times plain")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--providers", nargs="+", default=["docker"])
+    parser.add_argument("--image", default=None, help="for docker; default: its plain image")
+    parser.add_argument("--rounds", type=int, default=11)
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    measured = asyncio.run(measure(arguments.providers, arguments.image, arguments.rounds))
+    medians = measured.medians()
+    print(json.dumps(medians, indent=2) if arguments.json else describe(medians))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

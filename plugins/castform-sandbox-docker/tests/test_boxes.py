@@ -1,0 +1,296 @@
+"""What boxes of this provider do beside what every provider's boxes do."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+
+import pytest
+from castform_sandbox_docker.container import KEPT_CAPABILITIES
+
+from castform.sandbox import load_provider
+from castform.sandbox.contract import BoxRequest, ImageBuild, Limits, NetworkPolicy, Sandbox
+from castform.sandbox.errors import (
+    ExecTimeoutError,
+    SandboxBuildError,
+    SandboxGoneError,
+    SandboxStartError,
+    UsageError,
+)
+
+pytestmark = [pytest.mark.docker, pytest.mark.asyncio(loop_scope="module")]
+BUSYBOX = "castform/busybox:local"
+SMALL = Limits(cpus=1.0, memory_mb=256, pids=64, disk_mb=64)
+
+
+def ask_engine(*words: str) -> str:
+    return subprocess.run(["docker", *words], check=True, capture_output=True, text=True).stdout.strip()
+
+
+async def run(box: Sandbox, script: str, **options) -> str:
+    done = await box.exec(["sh", "-c", script], **options)
+    assert done.exit_code == 0, done
+    return done.text.strip()
+
+
+async def list_processes(box: Sandbox) -> list[str]:
+    text = await run(box, 'for d in /proc/[0-9]*; do tr "\\0" " " <$d/cmdline; echo; done')
+    return [line.strip() for line in text.splitlines() if line.strip()]
+
+
+async def test_the_engine_shows_whose_box_it_is_and_the_labels_that_were_asked_for(box):
+    labels = json.loads(ask_engine("inspect", "--format", "{{json .Config.Labels}}", box.id))
+    assert labels["for"] == "tests"
+    assert labels["castform.box"] == box.id
+    assert labels["castform.owner.pid"].isdigit()
+
+
+async def test_a_box_has_few_rights_and_gains_none(box, request):
+    said = json.loads(ask_engine("inspect", "--format", "{{json .HostConfig}}", box.id))
+    inside = "inside" in request.node.callspec.params.values()
+    assert {name.removeprefix("CAP_") for name in said["CapAdd"]} == {
+        *KEPT_CAPABILITIES,
+        *(["SYS_PTRACE"] if inside else []),
+    }
+    assert said["Privileged"] is False
+    status = await run(box, "cat /proc/self/status")
+    assert "NoNewPrivs:\t1" in status
+    assert "Seccomp:\t2" in status
+    assert (await box.exec(["mknod", "/tmp/disk", "b", "8", "0"])).exit_code != 0
+    assert (await box.exec(["mount", "-t", "tmpfs", "none", "/mnt"])).exit_code != 0
+    assert (await box.exec(["chroot", "/", "true"])).exit_code != 0
+
+
+async def test_a_file_is_not_written_beyond_the_disk_limit_even_for_a_moment(box):
+    done = await box.exec(
+        ["sh", "-c", "head -c 70000000 /dev/zero >/tmp/large; wc -c </tmp/large; rm /tmp/large"]
+    )
+    assert int(done.text) == 64 << 20
+
+
+async def test_killing_everything_inside_leaves_the_box(box):
+    await box.exec(["sh", "-c", "kill -9 -1"])
+    await box.exec(["sh", "-c", "kill -9 1; kill -TERM 1; kill -HUP 1"])
+    assert await run(box, "echo here") == "here"
+
+
+async def test_orphans_are_reaped(box):
+    await run(box, "i=0; while [ $i -lt 20 ]; do (true &); i=$((i+1)); done")
+    states = await run(box, "cat /proc/[0-9]*/stat")
+    assert ") Z " not in states
+
+
+async def test_a_daemon_that_left_its_session_and_cleared_its_environment_ends_with_its_command(box):
+    before = await list_processes(box)
+    with pytest.raises(ExecTimeoutError) as caught:
+        await box.exec(
+            ["sh", "-c", "echo begun; (env -i setsid sleep 4444 >/dev/null 2>&1 &); exec sleep 4445"],
+            timeout_seconds=0.8,
+        )
+    assert caught.value.result.stdout == b"begun\n"
+    assert [line for line in await list_processes(box) if line.startswith("sleep 444")] == []
+    assert len(await list_processes(box)) == len(before)
+
+
+async def test_what_an_earlier_command_left_stays_when_a_later_one_is_killed(box):
+    await run(box, "(setsid sleep 3333 >/dev/null 2>&1 &)")
+    with pytest.raises(ExecTimeoutError):
+        await box.exec(["sleep", "3334"], timeout_seconds=0.3)
+    assert "sleep 3333" in await list_processes(box)
+    await box.end_processes()
+    assert "sleep 3333" not in await list_processes(box)
+
+
+async def test_a_server_that_goes_on_writing_lives_and_nobody_waits_for_it(box):
+    done = await box.exec(["sh", "-c", "(sleep 1; echo late; touch /tmp/lived) & echo early"])
+    assert done.stdout.startswith(b"early\n")
+    assert done.seconds < 3.5
+    assert (
+        await run(box, "while ! test -e /tmp/lived; do sleep 0.1; done; echo yes", timeout_seconds=20)
+        == "yes"
+    )
+
+
+async def test_a_command_that_closes_its_output_is_waited_for(box):
+    done = await box.exec(["sh", "-c", "exec >&- 2>&-; sleep 0.7; exit 3"])
+    assert done.exit_code == 3
+
+
+async def test_memory_that_runs_out_is_told_from_a_kill(box):
+    full = await box.exec(["python3", "-c", "held = b'x' * (400 << 20)"])
+    assert (full.exit_code, full.out_of_memory) == (137, True)
+    killed = await box.exec(["sh", "-c", "kill -9 $$"])
+    assert (killed.exit_code, killed.out_of_memory) == (137, False)
+
+
+async def test_unknown_users_and_folders_are_the_commands_fault(box):
+    assert (await box.exec(["true"], user="nobody-knows")).exit_code == 126
+    assert (await box.exec(["true"], cwd="/nowhere")).exit_code == 126
+    with pytest.raises(UsageError, match="list of words"):
+        await box.exec("true")
+    with pytest.raises(UsageError, match="no user 'nobody-knows'"):
+        await box.write_file("/tmp/theirs", b"", user="nobody-knows")
+
+
+async def test_written_files_are_as_new_as_they_are(box):
+    await box.write_file("/new/place/file", b"data", mode=0o640, user="daemon")
+    assert await run(box, "stat -c '%a %U' /new/place/file") == "640 daemon"
+    assert abs(int(await run(box, "stat -c %Y /new/place/file")) - int(await run(box, "date +%s"))) < 30
+
+
+async def test_a_paused_or_removed_container_is_gone_and_says_so(provider):
+    gone = await provider.start(BoxRequest(image=BUSYBOX, limits=SMALL))
+    waiting = asyncio.create_task(gone.exec(["sleep", "60"]))
+    while "sleep 60" not in await asyncio.to_thread(ask_engine, "top", gone.id):
+        assert not waiting.done()
+    await asyncio.to_thread(ask_engine, "rm", "--force", gone.id)
+    with pytest.raises(SandboxGoneError):
+        await waiting
+    with pytest.raises(SandboxGoneError, match=r"removed from outside|killed|exit code 137"):
+        await gone.exec(["true"])
+    with pytest.raises(SandboxGoneError):
+        await gone.read_file("/etc/passwd")
+    await gone.close()
+
+
+async def test_a_box_that_writes_too_much_is_ended_and_says_why(provider):
+    writer = await provider.start(BoxRequest(image=BUSYBOX, limits=Limits(disk_mb=16)))
+    with pytest.raises(SandboxGoneError, match="more than the 16 MiB of disk"):
+        await writer.exec(
+            ["sh", "-c", "for i in 1 2 3; do head -c 12000000 /dev/zero >/f$i; done; sleep 60"],
+            timeout_seconds=60,
+        )
+    with pytest.raises(SandboxGoneError, match="more than the 16 MiB of disk"):
+        await writer.exec(["true"])
+    await writer.close()
+
+
+async def test_an_entrypoint_runs_only_where_it_is_asked_for(provider, tmp_path):
+    (tmp_path / "Dockerfile").write_text(
+        f'FROM {BUSYBOX}\nENV WHO=image\nWORKDIR /home\nENTRYPOINT ["sh", "-c", "echo ran >/ran; exec \\"$@\\"", "sh"]\n'
+        'CMD ["false"]\n'
+    )
+    wanted = ImageBuild(context=tmp_path)
+    plain = await provider.start(BoxRequest(image=wanted, limits=SMALL))
+    kept = await provider.start(BoxRequest(image=wanted, limits=SMALL, keep_entrypoint=True))
+    assert (await plain.exec(["cat", "/ran"])).exit_code == 1
+    assert await run(kept, "cat /ran; pwd; echo $WHO") == "ran\n/home\nimage"
+    await run(
+        kept, "i=0; while [ $i -lt 5 ]; do (true &); i=$((i+1)); done; (setsid sleep 2222 >/dev/null 2>&1 &)"
+    )
+    await kept.end_processes()
+    assert "sleep 2222" not in await list_processes(kept)
+    assert "sleep infinity" in await list_processes(kept)
+    await asyncio.gather(plain.close(), kept.close())
+
+
+async def test_an_image_without_a_shell_is_named_with_a_hint(plain, tmp_path):
+    (tmp_path / "Dockerfile").write_text("FROM scratch\nCOPY file /file\n")
+    (tmp_path / "file").write_text("alone")
+    with pytest.raises(SandboxStartError) as caught:
+        await plain.start(BoxRequest(image=ImageBuild(context=tmp_path)))
+    assert caught.value.hint is not None
+    assert "/bin/sh" in caught.value.hint
+
+
+async def test_an_image_is_built_of_what_the_dockerignore_leaves_and_only_once(plain, tmp_path):
+    (tmp_path / "Dockerfile").write_text(
+        f"FROM {BUSYBOX}\nCOPY . /copied\nRUN head -c 8 /dev/urandom | md5sum >/made\n"
+    )
+    (tmp_path / ".dockerignore").write_text("# not these\nsecret*\n!secret-but-kept\n")
+    for name in ("seen", "secret", "secret-but-kept"):
+        (tmp_path / name).write_text(name)
+    wanted = BoxRequest(image=ImageBuild(context=tmp_path), limits=SMALL)
+    other = load_provider("docker")
+    first, second = await asyncio.gather(plain.start(wanted), other.start(wanted))
+    assert await run(first, "cd /copied; ls") == "Dockerfile\nsecret-but-kept\nseen"
+    assert await run(first, "cat /made") == await run(second, "cat /made")
+    (tmp_path / "secret").write_text("changed, and not part of it")
+    third = await plain.start(wanted)
+    assert await run(third, "cat /made") == await run(first, "cat /made")
+    await asyncio.gather(*(box.close() for box in (first, second, third)))
+    await other.aclose()
+
+
+async def test_a_build_that_takes_too_long_leaves_nothing(plain, tmp_path):
+    (tmp_path / "Dockerfile").write_text(f"FROM {BUSYBOX}\nRUN echo 1357924680; sleep 300\n")
+    with pytest.raises(SandboxStartError, match="not built and started within"):
+        await plain.start(BoxRequest(image=ImageBuild(context=tmp_path), start_timeout_seconds=4))
+    left = "1357924680"
+    for _ in range(200):
+        left = ask_engine("ps", "--all", "--no-trunc", "--format", "{{.Command}}")
+        if "1357924680" not in left:
+            break
+        await asyncio.sleep(0.1)  # the engine ends a build once it notices that nobody waits for it
+    assert "1357924680" not in left
+
+
+async def test_a_build_that_fails_shows_what_it_wrote(plain, tmp_path):
+    (tmp_path / "Dockerfile").write_text(f"FROM {BUSYBOX}\nRUN echo the reason stands here; exit 9\n")
+    with pytest.raises(SandboxBuildError, match=r"(?s)code: 9.*the reason stands here"):
+        await plain.start(BoxRequest(image=ImageBuild(context=tmp_path)))
+
+
+async def test_sixteen_boxes_start_at_a_time_under_a_cap_that_counts_starting_ones():
+    provider = load_provider("docker", max_boxes=12)
+    request = BoxRequest(image=BUSYBOX, limits=Limits(cpus=0.5, memory_mb=32, pids=32, disk_mb=16))
+    most = 0
+
+    async def use(number: int) -> str:
+        nonlocal most
+        box = await provider.start(request)
+        most = max(most, len(ask_engine("ps", "--quiet", "--filter", f"label=castform.box={box.id}").split()))
+        text = (await box.exec(["sh", "-c", f"echo {number}"])).text
+        await box.close()
+        return text.strip()
+
+    assert await asyncio.gather(*map(use, range(16))) == [str(number) for number in range(16)]
+    assert most == 1
+    await provider.aclose()
+
+
+async def test_a_public_network_is_shared_and_goes_with_the_provider():
+    provider = load_provider("docker")
+    first, second = await asyncio.gather(
+        *(
+            provider.start(BoxRequest(image=BUSYBOX, limits=SMALL, network=NetworkPolicy(mode="public")))
+            for _ in "12"
+        )
+    )
+    assert any("public" in note for note in first.notes)
+    names = {
+        ask_engine("inspect", "--format", "{{json .NetworkSettings.Networks}}", box.id)
+        for box in (first, second)
+    }
+    [name] = {key for text in names for key in json.loads(text)}
+    assert "eth" in await run(first, "cat /proc/net/dev")
+    await first.set_network(NetworkPolicy(mode="none"))
+    assert "eth" not in await run(first, "cat /proc/net/dev")
+    await first.set_network(NetworkPolicy(mode="public"))
+    assert "eth" in await run(first, "cat /proc/net/dev")
+    await provider.aclose()
+    assert name not in ask_engine("network", "ls", "--format", "{{.Name}}").split()
+
+
+async def test_capacity_says_what_bounds_it_and_how_many_networks_are_left():
+    provider = load_provider("docker", max_boxes=3)
+    fits = await provider.measure_capacity(Limits(cpus=1.0, memory_mb=1 << 30, disk_mb=None))
+    assert (fits.boxes, fits.networks) == (0, None)
+    assert "MiB of memory" in fits.reason
+    assert "more networks" in fits.reason
+    assert (await provider.measure_capacity(Limits(cpus=0.01, memory_mb=1, disk_mb=None))).boxes == 3
+    await provider.aclose()
+
+
+async def test_a_box_that_goes_wrong_as_it_starts_leaves_nothing(plain):
+    before = ask_engine("ps", "--all", "--quiet", "--filter", "label=for=failing")
+    request = BoxRequest(
+        image=BUSYBOX,
+        limits=SMALL,
+        labels={"for": "failing"},
+        network=NetworkPolicy(mode="allowlist", allowed_hosts=("not a host",)),
+    )
+    with pytest.raises(UsageError):
+        await plain.start(request)
+    assert ask_engine("ps", "--all", "--quiet", "--filter", "label=for=failing") == before == ""
