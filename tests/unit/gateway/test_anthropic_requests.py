@@ -240,6 +240,14 @@ async def test_what_a_client_finds_before_it_asks_anything(make_bench):
     assert (status, reply["model"]) == (200, "big-1")
 
 
+async def test_the_record_says_which_agent_of_a_program_asked(make_bench):
+    bench = await make_bench(["hello"])
+    grant = await bench.open(model_aliases=("m",))
+    for headers in ({}, {"X-Claude-Code-Agent-Id": "a1"}, {"thread-id": "t1"}):
+        await post(bench, grant, ASK, **headers)
+    assert [call.lineage for call in await bench.calls()] == [None, "a1", "t1"]
+
+
 async def test_errors_outside_the_api_have_its_shape_too(make_bench):
     bench = await make_bench(["hello"])
     grant = await bench.open()
