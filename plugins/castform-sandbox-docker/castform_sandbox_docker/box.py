@@ -71,10 +71,6 @@ class DockerBox:
         """The engine's own name for the box."""
         return self._life.container_id
 
-    async def look(self) -> None:
-        """Raise SandboxGoneError when the container runs no more. Cheap: warm pools ask it."""
-        await self._life.look()
-
     async def exec(
         self,
         command: Sequence[str],

@@ -55,6 +55,7 @@ class DockerProvider:
         self._boxes: set[DockerBox] = set()
         self._labels = current_owner().labels()
         self._public = PublicNetwork(self._engine, self._labels)
+        self._reaped = False
         self._storage_size: bool | None = None
         self._sees_boxes = config.outside_view and os.geteuid() == 0 and self._engine.socket_path is not None
         """Whether boxes are expected to be seen from outside, until one is not."""
@@ -138,6 +139,9 @@ class DockerProvider:
     async def _start(self, request: BoxRequest) -> DockerBox:
         from docker.errors import APIError
 
+        if not self._reaped:
+            self._reaped = True
+            await self.reap()  # what runs that were killed left takes memory that this one needs
         image = await find_image(self._engine, request.image, self._config)
         storage_size = await self._has_storage_size()
         name = f"castform-{secrets.token_hex(6)}"

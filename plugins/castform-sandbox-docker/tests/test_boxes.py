@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import subprocess
+import sys
+import tempfile
+from pathlib import Path
 
 import pytest
 from castform_sandbox_docker.container import KEPT_CAPABILITIES
@@ -26,6 +30,10 @@ SMALL = Limits(cpus=1.0, memory_mb=256, pids=64, disk_mb=64)
 
 def ask_engine(*words: str) -> str:
     return subprocess.run(["docker", *words], check=True, capture_output=True, text=True).stdout.strip()
+
+
+def list_folders(name: str) -> list[Path]:
+    return list(Path(tempfile.gettempdir()).glob(f"castform-docker-*/{name}"))
 
 
 async def run(box: Sandbox, script: str, **options) -> str:
@@ -230,6 +238,36 @@ async def test_a_build_that_fails_shows_what_it_wrote(plain, tmp_path):
     (tmp_path / "Dockerfile").write_text(f"FROM {BUSYBOX}\nRUN echo the reason stands here; exit 9\n")
     with pytest.raises(SandboxBuildError, match=r"(?s)code: 9.*the reason stands here"):
         await plain.start(BoxRequest(image=ImageBuild(context=tmp_path)))
+
+
+OWNER = """
+import asyncio, os, signal
+from castform.sandbox import load_provider
+from castform.sandbox.contract import BoxRequest, NetworkPolicy
+
+async def own():
+    provider = load_provider("docker", endpoint="socket")
+    box = await provider.start(BoxRequest(image="castform/busybox:local", network=NetworkPolicy(mode="public")))
+    print(box.id, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+asyncio.run(own())
+"""
+
+
+async def test_a_providers_first_start_clears_what_a_killed_run_left():
+    owner = await asyncio.to_thread(
+        subprocess.run, [sys.executable, "-c", OWNER], capture_output=True, text=True
+    )
+    name = owner.stdout.strip()
+    assert name.startswith("castform-")
+    assert owner.returncode == -signal.SIGKILL, owner.stderr
+    provider = load_provider("docker")
+    box = await provider.start(BoxRequest(image=BUSYBOX, limits=SMALL))
+    assert ask_engine("ps", "--all", "--quiet", "--filter", f"name={name}") == ""
+    assert list_folders(name) == []
+    await box.close()
+    await provider.aclose()
 
 
 async def test_sixteen_boxes_start_at_a_time_under_a_cap_that_counts_starting_ones():
