@@ -10,7 +10,7 @@ import os
 import shutil
 import subprocess
 import venv
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,14 @@ import pytest
 from castform.calls import ModelCall, Sampling
 from castform.endpoint import SessionSpec
 from castform.harness import AgentTask, Harness, HarnessResult
-from castform.sandbox.contract import BoxRequest, Limits, ModelEndpoint, NetworkPolicy, Sandbox
+from castform.sandbox.contract import (
+    BoxRequest,
+    Limits,
+    ModelEndpoint,
+    NetworkPolicy,
+    Sandbox,
+    SandboxProvider,
+)
 from castform.sandbox.load import load_provider
 from castform_trainer.engines.fake import FakeEngine
 from castform_trainer.gateway import Gateway, GatewayEndpoint
@@ -51,8 +58,8 @@ class Stage:
     gateway: Gateway
     endpoint: GatewayEndpoint
     box: Sandbox
-    workdir: Path
-    log_dir: Path
+    workdir: str
+    log_dir: str
     prompts: list[str] = field(default_factory=list)
 
     async def perform(
@@ -71,14 +78,12 @@ class Stage:
         result = await harness.run(task, self.box, model)
         return result, list(await self.endpoint.collect("agent"))
 
-    def read(self, name: str) -> str:
-        return (self.workdir / name).read_text(encoding="utf-8")
+    async def read(self, name: str) -> str:
+        return (await self.box.read_file(f"{self.workdir}/{name}")).decode()
 
     def make_task(self, instruction: str, **more: Any) -> AgentTask:
         more.setdefault("timeout_seconds", 120.0)
-        return AgentTask(
-            instruction=instruction, workdir=str(self.workdir), log_dir=str(self.log_dir), **more
-        )
+        return AgentTask(instruction=instruction, workdir=self.workdir, log_dir=self.log_dir, **more)
 
 
 @pytest.fixture
@@ -103,9 +108,10 @@ MakeStage = Callable[..., Any]
 @pytest.fixture
 async def make_stage(tmp_path: Path) -> AsyncIterator[MakeStage]:
     stages: list[Stage] = []
-    provider = load_provider("process", root=str(tmp_path / "boxes"))
+    providers: list[SandboxProvider] = []
 
-    async def make(answer: Answer, *, path: str, env: Mapping[str, str] | None = None) -> Stage:
+    async def make(answer: Answer, *, path: str, sandbox: str = "process") -> Stage:
+        """Programs are looked for in `path` first; in `bubblewrap` nothing but the model is reachable."""
         tokenizer = make_fake_tokenizer(TOOLS)
         prompts: list[str] = []
 
@@ -116,29 +122,33 @@ async def make_stage(tmp_path: Path) -> AsyncIterator[MakeStage]:
 
         engine = FakeEngine(script=script, decode=tokenizer.decode, max_context_tokens=2_000_000)
         gateway = Gateway(engine, tokenizer, log_path=tmp_path / "calls.jsonl", model_name="tiny").start()
+        endpoint = GatewayEndpoint(gateway)
+        shared = sandbox == "process"
+        provider = load_provider(sandbox, **({"root": str(tmp_path / "boxes")} if shared else {}))
+        providers.append(provider)
         request = BoxRequest(
             limits=Limits(cpus=None, memory_mb=None, pids=None, disk_mb=None),
-            network=NetworkPolicy(mode="public"),
-            env={"PATH": f"{path}:{os.environ['PATH']}", **(env or {})},
+            network=NetworkPolicy(mode="public" if shared else "none"),
+            env={"PATH": f"{path}:{os.environ['PATH'] if shared else os.defpath}"},
         )
-        workdir = tmp_path / "work"
-        workdir.mkdir()
         stage = Stage(
             gateway=gateway,
-            endpoint=GatewayEndpoint(gateway),
+            endpoint=endpoint,
             box=await provider.start(request),
-            workdir=workdir,
-            log_dir=tmp_path / "logs",
+            workdir=str(tmp_path / "work") if shared else "/root/work",
+            log_dir=str(tmp_path / "logs") if shared else "/logs/agent",
             prompts=prompts,
         )
         stages.append(stage)
+        await stage.box.exec(["mkdir", "-p", stage.workdir], cwd="/")
         return stage
 
     yield make
     for stage in stages:
         await stage.box.close()
         await stage.endpoint.aclose()
-    await provider.aclose()
+    for provider in providers:
+        await provider.aclose()
 
 
 @pytest.fixture(scope="session")

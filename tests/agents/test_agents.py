@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -109,7 +110,7 @@ async def test_an_agent_makes_a_file_and_all_its_tokens_are_recorded(
     harness = load_harness(name.removesuffix("-responses"), install=False, **options)
     result, calls = await stage.perform(harness, stage.make_task(TASK))
     assert result.status == "finished", result.output
-    assert stage.read("hello.txt") == "hello\n"
+    assert await stage.read("hello.txt") == "hello\n"
     check_recorded(calls)
     assert {call.dialect for call in calls} == {agent.dialect}
     assert tuple(call.splice for call in calls) == agent.splices
@@ -128,3 +129,26 @@ async def test_an_agent_whose_prompt_no_longer_fits_says_so(name, make_stage, in
     harness = load_harness(name.removesuffix("-responses"), install=False, **options)
     result, calls = await stage.perform(harness, stage.make_task(TASK), max_context_tokens=50)
     assert (result.status, calls) == ("context_exceeded", []), result.output
+
+
+@pytest.mark.bubblewrap
+async def test_an_agent_in_a_box_without_network_reaches_its_model_and_nothing_else(
+    make_stage, install, call_tool, check_recorded
+):
+    name = "qwen-code"
+    agent = AGENTS[name]
+    place = Path(install(name, agent.source, agent.packages))
+    look = "node -e 'fetch(`http://1.1.1.1`).catch(e => console.log(e.cause.code))' > net.txt"
+
+    def answer(prompt: str, turn: int) -> str:
+        said = {**agent.tool[1], "command": f"{WRITE}; {look}"}
+        return call_tool(agent.tool[0], **said) if turn == 0 else "It is there."
+
+    stage = await make_stage(answer, path="/opt/agent/.bin", sandbox="bubblewrap")
+    await stage.box.upload(place.parent, "/opt/agent")
+    harness = load_harness(name, install=False)
+    result, calls = await stage.perform(harness, stage.make_task(TASK))
+    assert result.status == "finished", result.output
+    assert await stage.read("hello.txt") == "hello\n"
+    assert (await stage.read("net.txt")).strip() == "ENETUNREACH"
+    check_recorded(calls)
