@@ -50,7 +50,7 @@ while [ $# -gt 0 ]; do
     if command -v curl > /dev/null; then
         curl -s $direct -m 4 -w '\nstatus %{http_code}\n' -H "Authorization: Bearer $2" --path-as-is "$1" || echo unreachable
     elif command -v wget > /dev/null; then
-        wget -q -Y $off -T 4 -O - --header "Authorization: Bearer $2" "$1" && echo 'status 200' || echo unreachable
+        timeout 4 wget -q -Y $off -O - --header "Authorization: Bearer $2" "$1" && echo 'status 200' || echo unreachable
     fi
     shift 2
 done
