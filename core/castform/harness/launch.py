@@ -84,7 +84,7 @@ class Launch:
 def make_values(task: AgentTask, endpoint: ModelEndpoint | None, place: Place) -> dict[str, object]:
     """Return the values of all placeholders; those of the model only where there is one."""
     values: dict[str, object] = {
-        "instruction": task.instruction,
+        "instruction": task.instruction.encode("utf-8", "replace").decode(),  # no lone surrogates
         "instruction_file": f"{place.run_dir}/instruction.md",
         "workdir": place.workdir,
         "deadline": int(place.deadline),

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from castform.errors import ConfigError
 from castform.harness import make_section
 from castform.harness.command import CommandHarness, add_nothing
 from castform.harness.launch import Extend
@@ -42,17 +43,27 @@ def make_binding(
     source: Literal["npm", "pip"],
     command: Sequence[str],
     env: Mapping[str, str],
+    turns: Sequence[str] | None = None,
     check: str | None = None,
     extend: Extend = add_nothing,
     **more: Any,  # further keys of [harness]
 ) -> CommandHarness:
-    """Return the harness of a program. `command` are its arguments, those of the options come first."""
+    """Return the harness of a program. `command` are its arguments; those of the options come after the first.
+
+    `turns` are the arguments that limit the model's replies to `{N}`; None where there are none.
+    """
+    if options.max_turns is not None and turns is None:
+        raise ConfigError(
+            f"{name} has no limit of turns, and max_turns is {options.max_turns}",
+            hint="leave it out; timeout_seconds bounds the program",
+        )
+    limits = [word.replace("{N}", str(options.max_turns)) for word in turns or () if options.max_turns]
     where = options.program or program
     section = make_section(
         {
             "name": name,
             "version": options.version,
-            "command": [where, *command[:1], *options.args, *command[1:]],
+            "command": [where, *command[:1], *limits, *options.args, *command[1:]],
             "env": {**env, **options.env},
             "check": check or f"command -v {shlex.quote(where)}",
             "install": install_scripts(package, source, options.version) if options.install else (),
@@ -73,11 +84,6 @@ def install_scripts(package: str, source: Literal["npm", "pip"], version: str | 
     return (
         f"python3 -m pip install --quiet {name} || python3 -m pip install --quiet --break-system-packages {name}",
     )
-
-
-def limit_turns(options: AgentOptions, *words: str) -> tuple[str, ...]:
-    """Return the arguments that set the most turns; none without a limit."""
-    return (*words[:-1], words[-1].replace("N", str(options.max_turns))) if options.max_turns else ()
 
 
 def copy_skills(target: str) -> str:

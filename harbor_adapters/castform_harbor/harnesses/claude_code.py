@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from castform.harness.command import CommandHarness
-from castform_harbor.harnesses.binding import AgentOptions, copy_skills, limit_turns, make_binding
+from castform_harbor.harnesses.binding import AgentOptions, copy_skills, make_binding
 
 ALIASES = (
     "ANTHROPIC_MODEL",
@@ -32,8 +32,8 @@ def make_claude_code(options: AgentOptions) -> CommandHarness:
             "--model={model}",
             "--strict-mcp-config",
             "--mcp-config={mcp_config_file}",
-            *limit_turns(options, "--max-turns", "N"),
         ],
+        turns=["--max-turns", "{N}"],
         stdin="{instruction}",
         env={
             "ANTHROPIC_BASE_URL": "{root_url}",

@@ -43,6 +43,7 @@ def _make_library(
         program="python3",
         package=package,
         source="pip",
+        turns=(),
         check=f"{python} -c 'import importlib.util as u, sys; sys.exit(u.find_spec(\"{module}\") is None)'",
         command=[
             f"{{run_dir}}/{program}",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from castform.harness.command import CommandHarness
-from castform_harbor.harnesses.binding import AgentOptions, limit_turns, make_binding
+from castform_harbor.harnesses.binding import AgentOptions, make_binding
 
 
 def make_mini_swe_agent(options: AgentOptions) -> CommandHarness:
@@ -23,8 +23,8 @@ def make_mini_swe_agent(options: AgentOptions) -> CommandHarness:
             "--output={log_dir}/mini-swe-agent.trajectory.json",
             "--config=mini.yaml",
             "--config=agent.mode=yolo",
-            *limit_turns(options, "--config=agent.step_limit=N"),
         ],
+        turns=["--config=agent.step_limit={N}"],
         env={
             "MSWEA_CONFIGURED": "true",  # no questions at the first start
             "MSWEA_GLOBAL_CONFIG_DIR": "{run_dir}/mini-swe-agent",

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from castform.harness.command import CommandHarness
 from castform.harness.contract import AgentTask
 from castform.harness.launch import Extras
-from castform_harbor.harnesses.binding import AgentOptions, copy_skills, limit_turns, make_binding
+from castform_harbor.harnesses.binding import AgentOptions, copy_skills, make_binding
 from castform_harbor.harnesses.mcp_forms import write_qwen_servers
 
 SETTINGS = "{run_dir}/qwen/settings.json"
@@ -26,8 +26,8 @@ def make_qwen_code(options: AgentOptions) -> CommandHarness:
             "--auth-type=openai",
             "--model={model}",
             "--output-format=text",
-            *limit_turns(options, "--max-session-turns=N"),
         ],
+        turns=["--max-session-turns={N}"],
         stdin="{instruction}",
         env={
             "QWEN_HOME": "{run_dir}/qwen",

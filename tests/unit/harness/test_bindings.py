@@ -43,7 +43,7 @@ def stand_in(tmp_path: Path) -> str:
 async def test_a_program_gets_task_model_and_endpoint_and_no_key_in_its_arguments(
     name, box, make_task, endpoint, stand_in
 ):
-    harness = load_harness(name, program=stand_in, max_turns=7, env={"MORE": "{model}"})
+    harness = load_harness(name, program=stand_in, env={"MORE": "{model}"})
     await harness.setup(box) if name not in ("smolagents", "openai-agents") else None
     task = make_task(TASK)
     done = await harness.run(task, box, endpoint)
@@ -140,3 +140,16 @@ def test_options_are_checked_and_a_version_is_installed_as_said(name):
     assert load_harness(name, install=False).section.installs == ()
     with pytest.raises(ConfigError, match="max_turns = 0"):
         load_harness(name, max_turns=0)
+
+
+LIMITED = {"mini-swe-agent", "smolagents", "openai-agents", "qwen-code", "claude-code"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_limit_of_turns_is_passed_on_or_refused(name):
+    if name in LIMITED:
+        assert any("17" in word for word in load_harness(name, max_turns=17).section.command)
+        assert not any("{N}" in word for word in load_harness(name).section.command)
+    else:
+        with pytest.raises(ConfigError, match=f"{name} has no limit of turns"):
+            load_harness(name, max_turns=17)

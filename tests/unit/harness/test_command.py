@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 import tomllib
@@ -9,6 +10,7 @@ import tomllib
 import pytest
 
 from castform.harness import HarnessError, McpServer
+from castform.sandbox.errors import SandboxGoneError
 
 NASTY = "it's \"quoted\" $(touch /tmp/pwned) `id` \\ {model} {{x}}\n'; rm -rf / #\t\x7fä"
 
@@ -165,6 +167,24 @@ async def test_a_program_that_is_not_there_is_no_result(box, make_harness, make_
         await make_harness('[harness]\ncommand = ["no-such-program"]\n').run(make_task(), box, None)
     own = make_harness('[harness]\ncommand = "exit 127"\n')
     assert (await own.run(make_task(), box, None)).exit_code == 127
+
+
+async def test_a_box_that_goes_away_is_no_result(box, make_harness, make_task):
+    harness = make_harness('[harness]\ncommand = "touch begun; sleep 1000"\n')
+    task = make_task()
+    running = asyncio.create_task(harness.run(task, box, None))
+    while (await box.exec(["test", "-e", "begun"], cwd=task.workdir)).exit_code:
+        assert not running.done()
+    await box.close()
+    with pytest.raises(SandboxGoneError):
+        await running
+
+
+async def test_an_instruction_is_any_text(box, make_harness, make_task):
+    harness = make_harness('[harness]\ncommand = ["printf", "%s", "{instruction}"]\n')
+    assert (await harness.run(make_task("\ud800 ä"), box, None)).output == "? ä"
+    with pytest.raises(HarnessError, match="zero byte"):
+        await harness.run(make_task("a\0b"), box, None)
 
 
 async def test_setup_uploads_checks_and_installs(box, make_harness, make_task, tmp_path):
