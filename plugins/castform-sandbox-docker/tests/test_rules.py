@@ -34,16 +34,5 @@ test_rule_seen_from_inside = make_rule_tests(
     image="castform/base:local",
     options={"outside_view": False},
     end_from_outside=kill_container,
-    only=[
-        "background",
-        "cancelled-command",
-        "connect-replaces",
-        "ended-from-outside",
-        "limit-cpus",
-        "limit-disk",
-        "limit-memory",
-        "limit-pids",
-        "network-allowlist",
-        "timeout",
-    ],
+    only=["background", "ended-from-outside", "limit-pids", "network-allowlist", "timeout"],
 )
