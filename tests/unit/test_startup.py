@@ -62,7 +62,20 @@ def test_a_listing_imports_what_it_needs_of_the_standard_library_alone():
     assert "logging" in imported_by("env", "list", "-v")
 
 
-COMMANDS = ["env", "plugins", "model", "validate", "eval", "train", "bundle", "runs", "doctor", "x", "sft", "sandbox"]
+COMMANDS = [
+    "env",
+    "plugins",
+    "model",
+    "validate",
+    "eval",
+    "train",
+    "bundle",
+    "runs",
+    "doctor",
+    "x",
+    "sft",
+    "sandbox",
+]
 SFT_ACTIONS = ["sft check", "sft convert", "sft train"]
 
 

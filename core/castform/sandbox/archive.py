@@ -61,21 +61,32 @@ def pack_bytes(name: str, data: bytes, *, mode: int = 0o644, uid: int = 0, gid: 
 
 
 @contextlib.contextmanager
-def pack_path(source: Path, *, name: str | None = None) -> Iterator[IO[bytes]]:
+def pack_path(source: Path, *, name: str | None = None, max_bytes: int | None = None) -> Iterator[IO[bytes]]:
     """Yield an archive of a file under `name` (default: its own), or of a folder's content.
 
     It is at its beginning, in memory or a temporary file. Modes are kept, owners are root; links go
-    in as links, sockets, pipes and devices are left out. UsageError where there is no such path.
+    in as links, sockets, pipes and devices are left out. UsageError where there is no such path,
+    SandboxFileError for more than `max_bytes` of content.
     """
+    left = max_bytes
+
+    def admit(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
+        nonlocal left
+        if left is not None:
+            left -= member.size
+            if left < 0:
+                raise SandboxFileError(f"{source} holds more than {max_bytes} bytes")
+        return _own_by_root(member)
+
     if not source.exists():
         raise UsageError(f"{source} does not exist", hint="upload takes a file or a folder of this machine")
     with tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY) as buffer:
         with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
             if source.is_dir():
                 for entry in sorted(source.iterdir()):
-                    archive.add(entry, arcname=entry.name, filter=_own_by_root)
+                    archive.add(entry, arcname=entry.name, filter=admit)
             else:
-                archive.add(source.resolve(), arcname=name or source.name, filter=_own_by_root)
+                archive.add(source.resolve(), arcname=name or source.name, filter=admit)
         buffer.seek(0)
         yield buffer
 

@@ -22,6 +22,8 @@ from castform.sandbox.teardown import finish
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 _Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
+MAX_CONNECTIONS = 128
+"""Of one box at a time: a program inside must not use up this process's descriptors."""
 _MAX_HEAD_BYTES = 64 << 10
 _CHUNK = 1 << 16
 _HEAD_SECONDS = 30.0
@@ -96,7 +98,7 @@ def is_public(address: Address) -> bool:
         inner = address.ipv4_mapped or address.sixtofour
         if inner is not None:
             return is_public(inner)
-        if address.teredo is not None or address in _NAT64:
+        if address.teredo is not None or address.is_site_local or address in _NAT64:
             return False
     return address.is_global and not (address.is_multicast or address.is_reserved or address.is_unspecified)
 
@@ -171,6 +173,9 @@ class EgressProxy:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None  # start_server makes one for every connection
+        if len(self._tasks) >= MAX_CONNECTIONS:
+            writer.close()
+            return
         self._tasks.add(task)
         try:
             await self._answer(reader, writer)

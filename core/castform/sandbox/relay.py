@@ -7,6 +7,7 @@ for the box; outside, the real one takes its place. Bodies and server-sent event
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import json
 import secrets
@@ -42,6 +43,8 @@ _CLIENTS_OWN = frozenset(
     {"host", "authorization", "x-api-key", "api-key", "cookie", "content-length", "expect"}
 )
 _SERVERS_OWN = frozenset({"set-cookie", "content-length", "location", "server", "date"})
+MAX_CONNECTIONS = 128
+"""Of one box at a time: a program inside must not use up this process's descriptors."""
 _CONNECT_SECONDS = 30.0
 _CLOSE_SECONDS = 5.0
 
@@ -55,6 +58,7 @@ class ModelRelay:
         """What a client in the box shows. It opens this relay and nothing else."""
         self._runner: web.AppRunner | None = None
         self._client: aiohttp.ClientSession | None = None
+        self._server: asyncio.Server | None = None
 
     def inside(self, root_url: str) -> ModelEndpoint:
         """Return the endpoint as a program in the box uses it; `root_url` is how the box reaches the socket."""
@@ -75,11 +79,19 @@ class ModelRelay:
             trust_env=False,
         )
         self._runner = web.AppRunner(
-            app, access_log=None, handler_cancellation=True, shutdown_timeout=_CLOSE_SECONDS
+            app,
+            access_log=None,
+            handler_cancellation=True,
+            auto_decompress=False,  # bodies pass as they are
+            shutdown_timeout=_CLOSE_SECONDS,
         )
         try:
             await self._runner.setup()
-            await web.SockSite(self._runner, listening).start()
+            serve = self._runner.server
+            assert serve is not None  # it is set up
+            self._server = await asyncio.get_running_loop().create_server(
+                lambda: serve() if len(serve.connections) < MAX_CONNECTIONS else _Full(), sock=listening
+            )
         except BaseException:
             await self.aclose()
             raise
@@ -91,6 +103,9 @@ class ModelRelay:
     async def _close(self) -> None:
         runner, self._runner = self._runner, None
         client, self._client = self._client, None
+        server, self._server = self._server, None
+        if server is not None:
+            server.close()
         if client is not None:
             await client.close()  # first: requests that are under way end with it
         if runner is not None:
@@ -156,6 +171,13 @@ class ModelRelay:
         if "x-api-key" in request.headers and "authorization" not in request.headers:
             return [*headers, ("x-api-key", self._endpoint.api_key)]
         return [*headers, ("Authorization", f"Bearer {self._endpoint.api_key}")]
+
+
+class _Full(asyncio.Protocol):
+    """Turns a connection away."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport.close()
 
 
 def is_session_path(raw_path: str) -> bool:

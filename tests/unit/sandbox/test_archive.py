@@ -129,6 +129,13 @@ def test_more_than_max_bytes_is_refused_before_it_is_written(tmp_path):
     assert names_below(tmp_path / "t") == ["a"]
 
 
+def test_what_is_too_large_is_not_even_packed(tmp_path):
+    (tmp_path / "s").mkdir()
+    (tmp_path / "s" / "f").write_bytes(b"x" * 11)
+    with pytest.raises(SandboxFileError, match="more than 10 bytes"), pack_path(tmp_path / "s", max_bytes=10):
+        pass
+
+
 def test_set_id_bits_do_not_come_out(tmp_path):
     unpack(make_archive(file("a", mode=0o4755)), tmp_path / "t", max_bytes=10)
     assert (tmp_path / "t" / "a").stat().st_mode & 0o7777 == 0o755

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from castform.errors import ConfigError
+from castform.sandbox import egress
 from castform.sandbox.egress import EgressProxy, HostRules, RefusedError, choose_addresses, is_public
 
 
@@ -110,6 +111,19 @@ async def test_what_is_no_request_to_a_proxy_is_refused(request_text):
     assert (await ask(["127.0.0.1"], request_text)).split()[1] in (b"400", b"403")
 
 
+async def test_connections_that_say_nothing_do_not_use_up_descriptors(monkeypatch):
+    monkeypatch.setattr(egress, "MAX_CONNECTIONS", 3)
+    proxy = EgressProxy(HostRules())
+    listening = socket.create_server(("127.0.0.1", 0))
+    await proxy.start(listening)
+    ends = [await asyncio.open_connection(*listening.getsockname()) for _ in range(5)]
+    async with asyncio.timeout(20):
+        assert [await reader.read() for reader, _ in ends[3:]] == [b"", b""]
+    await proxy.aclose()
+    for _, writer in ends:
+        writer.close()
+
+
 async def test_a_name_is_resolved_once_and_the_checked_address_is_connected_to(site, monkeypatch):
     """A name that resolves to another address the second time, as in DNS rebinding, is of no use."""
     answers = iter([["127.0.0.1"], ["169.254.169.254"]])
@@ -139,7 +153,7 @@ async def test_private_addresses_of_an_allowed_name_are_left_out(monkeypatch):
     "address",
     [
         *("127.0.0.1", "10.1.2.3", "172.16.0.1", "192.168.0.1", "169.254.169.254", "100.64.0.1", "0.0.0.0"),
-        *("224.0.0.1", "255.255.255.255", "::1", "::", "fe80::1", "fc00::1", "ff02::1"),
+        *("224.0.0.1", "255.255.255.255", "::1", "::", "fe80::1", "fec0::1", "fc00::1", "ff02::1"),
         *("::ffff:10.0.0.1", "2002:7f00:1::", "64:ff9b::7f00:1"),
     ],
 )

@@ -9,6 +9,7 @@ import pytest
 
 from castform.sandbox.contract import BoxRequest, ImageBuild, Limits, NetworkPolicy
 from castform.sandbox.errors import ExecTimeoutError, SandboxGoneError, SandboxStartError, UsageError
+from castform.sandbox.owner import current_owner
 from castform.sandbox.process.provider import OWNER_FILE, ProcessProvider
 
 PUBLIC = NetworkPolicy(mode="public")
@@ -99,6 +100,15 @@ async def test_closing_the_provider_closes_its_boxes(provider, tmp_path):
     assert list((tmp_path / "boxes").iterdir()) == []
     with pytest.raises(SandboxGoneError, match="it was closed"):
         await boxes[0].exec(["true"])
+
+
+async def test_the_first_start_clears_what_a_killed_run_left(provider, tmp_path):
+    folder = tmp_path / "boxes" / "box-dead"
+    folder.mkdir(parents=True)
+    dead = {**current_owner().labels(), "castform.owner.start": "1"}
+    (folder / OWNER_FILE).write_text(json.dumps(dead))
+    box = await provider.start(BoxRequest())
+    assert [path.name for path in (tmp_path / "boxes").iterdir()] == [box.id]
 
 
 async def test_a_folder_whose_owner_cannot_be_read_is_left_alone(provider, box, tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import socket
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ import pytest
 from aiohttp import web
 from yarl import URL
 
+from castform.sandbox import relay as relay_module
 from castform.sandbox.contract import ModelEndpoint
 from castform.sandbox.relay import ModelRelay, is_session_path
 
@@ -119,6 +121,25 @@ async def test_an_anthropic_key_is_replaced_in_its_own_header(server, inside, cl
         None,
         "2023-06-01",
     )
+
+
+async def test_a_compressed_body_passes_as_it_is(server, inside, client):
+    data = gzip.compress(b'{"a": 1}' * 100)
+    headers = {**key_of(inside), "Content-Encoding": "gzip"}
+    async with client.post(f"{inside.base_url}/responses", data=data, headers=headers) as answer:
+        assert answer.status == 200
+    _, _, seen, body = server.asked[0]
+    assert (seen["Content-Encoding"], seen["Content-Length"]) == ("gzip", str(len(data)))
+    assert body == b'{"a": 1}' * 100  # the model's server has unpacked it
+
+
+async def test_connections_that_say_nothing_do_not_use_up_descriptors(server, inside, client, monkeypatch):
+    monkeypatch.setattr(relay_module, "MAX_CONNECTIONS", 3)
+    ends = [await asyncio.open_connection("127.0.0.1", URL(inside.base_url).port) for _ in range(5)]
+    async with asyncio.timeout(20):
+        assert [await reader.read() for reader, _ in ends[3:]] == [b"", b""]
+    for _, writer in ends:
+        writer.close()
 
 
 async def test_a_path_without_v1_means_the_same(server, inside, client):

@@ -268,7 +268,7 @@ def _copy_out(source: Path, target: Path, max_bytes: int) -> None:
     if source.is_symlink() or not source.exists():
         raise SandboxFileError(f"{source} is {'a link' if source.is_symlink() else 'not there'}")
     if source.is_dir():
-        with pack_path(source) as archive:
+        with pack_path(source, max_bytes=max_bytes) as archive:
             unpack(archive, target, max_bytes=max_bytes)
         return
     data = read_regular(str(source), max_bytes)

@@ -37,6 +37,7 @@ class ProcessProvider:
         self._slots = Slots(max_boxes)
         self._run = run
         self._boxes: set[ProcessBox] = set()
+        self._reaped = False
 
     async def check(self) -> Capabilities:
         watched: Enforcement = "watched" if can_find() else "not enforced"
@@ -67,6 +68,9 @@ class ProcessProvider:
             )
         if request.workdir is not None and not request.workdir.startswith("/"):
             raise UsageError(f"workdir is {request.workdir!r}, which is not an absolute path")
+        if not self._reaped:  # what an earlier run left when it was killed
+            self._reaped = True
+            await self.reap()
         await self._slots.take()
         try:
             return await self._start(request)
