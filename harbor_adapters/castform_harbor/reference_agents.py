@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from castform.errors import UsageError
 from castform.harness.contract import AgentTask, Harness, HarnessError, HarnessResult
 from castform.sandbox.contract import ModelEndpoint, Sandbox
 from castform.sandbox.errors import ExecTimeoutError
@@ -83,6 +84,20 @@ class OracleHarness:
 def make_reference_agent(name: str) -> Harness:
     """Return `oracle` or `nop`."""
     return OracleHarness() if name == "oracle" else NopHarness()
+
+
+def check_solution(harness: Harness, task: HarborTask) -> None:
+    """Raise UsageError where the oracle would have nothing to run, in a task or a step of it."""
+    if not isinstance(harness, OracleHarness):
+        return
+    missing = [step.name if step else None for step in task.steps or (None,)]
+    missing = [name for name in missing if task.solution(name) is None]
+    if missing:
+        steps = ", ".join(name for name in missing if name)
+        raise UsageError(
+            f"{task.name} has no solution/solve.sh for the oracle to run" + (f" in {steps}" if steps else ""),
+            hint="leave it out, or run it with another --agent",
+        )
 
 
 def bind_harness(

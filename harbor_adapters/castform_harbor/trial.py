@@ -30,7 +30,7 @@ from castform_harbor.output import (
     make_trial_folder,
     write_json,
 )
-from castform_harbor.reference_agents import bind_harness
+from castform_harbor.reference_agents import bind_harness, check_solution
 from castform_harbor.result_document import TrialIdentity, make_config, make_lock, make_result
 from castform_harbor.secrets_scrub import scrub_folder
 from castform_harbor.support import check_supported
@@ -77,6 +77,7 @@ async def run_trial(
     options = options or TrialOptions()
     capabilities = capabilities or await provider.check()
     check_supported(task, capabilities, options)
+    check_solution(harness, task)
     plan = make_plan(task, options, capabilities, trial_name=trial_name)
     folder = make_trial_folder(trials_dir, trial_name)
     identity = TrialIdentity(

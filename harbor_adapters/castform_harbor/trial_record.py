@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from castform.harness.contract import HarnessError, HarnessResult, HarnessStatus
-from castform.sandbox.errors import SandboxBuildError, SandboxGoneError, SandboxStartError
+from castform.harness.contract import HarnessResult, HarnessStatus
+from castform.sandbox.errors import SandboxBuildError, SandboxStartError
 from castform_harbor.errors import VerifierError, VerifierTimeoutError
 from castform_harbor.output import now, stamp
 from castform_harbor.rewards import RewardError, RewardMissingError
@@ -124,8 +124,6 @@ def name_exception(error: BaseException) -> str:
         (VerifierTimeoutError, "VerifierTimeoutError"),
         (SandboxBuildError, "SandboxBuildFailedError"),
         (SandboxStartError, "EnvironmentStartTimeoutError"),
-        (SandboxGoneError, "SandboxLikelyOutOfMemoryError"),
-        (HarnessError, "AgentSetupTimeoutError"),
         (asyncio.CancelledError, "CancelledError"),
     ]
     return next((name for kind, name in names if isinstance(error, kind)), type(error).__name__)

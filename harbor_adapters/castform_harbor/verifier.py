@@ -24,7 +24,11 @@ STDOUT_FILE = "test-stdout.txt"
 MAX_STDOUT_BYTES = 1 << 20
 """Of the tests' output that is kept when all of it is too much: the tail."""
 
-_RESET = 'if [ -L /logs ]; then rm -f /logs; fi; rm -rf -- "$@" && mkdir -p "$1" && chmod 777 "$1"'
+_RESET = (
+    'if [ -L /logs ]; then rm -f /logs; fi; rm -rf -- "$@" && mkdir -p "$1" && chmod 777 "$1" || exit 3; '
+    "[ ! -f /tests/test.sh ] || chmod a+x /tests/test.sh"
+)
+"""The mode of an image's own test.sh is what its author's checkout had."""
 _TESTS_COMMAND = f"({TESTS}/test.sh) > {VERIFIER_LOGS}/{STDOUT_FILE} 2>&1"
 
 

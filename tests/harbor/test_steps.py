@@ -7,6 +7,7 @@ import json
 import pytest
 from test_trial import Agent, result_of, run
 
+from castform.errors import UsageError
 from castform.harness.contract import HarnessResult
 from castform_harbor.reference_agents import NopHarness, OracleHarness
 
@@ -174,8 +175,7 @@ async def test_a_task_wide_oracle_solves_steps_without_a_solution_of_their_own(
     }
     assert (await run(write_steps(files=files), provider, tmp_path, OracleHarness())).reward == 0.75
     files["solution/solve.sh"] = None
-    outcome = await run(write_steps(name="none", files=files), provider, tmp_path, OracleHarness(), name="n")
-    assert (outcome.status, outcome.rewards) == ("infra_error", None)
-    assert (
-        await run(write_steps(name="none", files=files), provider, tmp_path, NopHarness(), name="m")
-    ).reward == 0
+    unsolved = write_steps(name="none", files=files)
+    with pytest.raises(UsageError, match="for the oracle to run in one, two"):
+        await run(unsolved, provider, tmp_path, OracleHarness(), name="n")
+    assert (await run(unsolved, provider, tmp_path, NopHarness(), name="m")).reward == 0
