@@ -3,6 +3,7 @@
 Each round does everything once, in turn, so that a noisy machine is noisy for all; medians count.
 
     python bench/sandbox_start.py --rounds 15
+    python bench/sandbox_start.py --providers docker bubblewrap
     python bench/sandbox_start.py --providers docker --image castform/busybox:local --json
 """
 
@@ -90,7 +91,27 @@ class DockerBaseline:
         await run("docker", "rm", "--force", self._box)
 
 
-BASELINES = {"docker": DockerBaseline}
+class BubblewrapBaseline:
+    """`bwrap … true` over this machine's root: new namespaces of every kind, no limits, no disk."""
+
+    name = "bubblewrap"
+
+    def __init__(self, image: str) -> None:
+        pass  # there are no images
+
+    async def open(self) -> None:
+        pass
+
+    async def measure(self, measured: Measured) -> None:
+        words = ["--unshare-all", "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--", "true"]
+        await measured.time("bubblewrap run", lambda: run("bwrap", *words))
+
+    async def close(self) -> None:
+        pass
+
+
+Baseline = DockerBaseline | BubblewrapBaseline
+BASELINES: dict[str, type[Baseline]] = {"docker": DockerBaseline, "bubblewrap": BubblewrapBaseline}
 """What runs beside a provider; a provider without one is measured alone."""
 
 
@@ -133,7 +154,7 @@ class ProviderRuns:
 
 async def measure(providers: list[str], image: str | None, rounds: int) -> Measured:
     measured = Measured()
-    runs: list[DockerBaseline | ProviderRuns] = []
+    runs: list[Baseline | ProviderRuns] = []
     try:
         for name in providers:
             if name in BASELINES:

@@ -16,15 +16,15 @@ FOLDERS = {
 LIBRARIES = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 """At the host's top: links into /usr, or folders of their own that are bound like /usr."""
 COPIED = (
-    "X11", "adduser.conf", "alternatives", "bash.bashrc", "bash_completion", "bash_completion.d", "ca-certificates",
+    "adduser.conf", "alternatives", "bash.bashrc", "ca-certificates",
     "ca-certificates.conf", "crypto-policies", "debian_version", "default/locale", "default/useradd", "deluser.conf",
-    "emacs", "environment", "fonts", "gai.conf", "group", "host.conf", "inputrc", "java", "ld.so.cache", "ld.so.conf",
+    "environment", "fonts", "gai.conf", "group", "host.conf", "inputrc", "java", "ld.so.cache", "ld.so.conf",
     "ld.so.conf.d", "locale.alias", "locale.conf", "locale.gen", "localtime", "login.defs", "lsb-release", "magic",
-    "magic.mime", "mailcap", "mime.types", "nanorc", "networks", "nsswitch.conf", "os-release", "pam.conf", "pam.d",
+    "magic.mime", "mime.types", "nanorc", "networks", "nsswitch.conf", "os-release", "pam.conf", "pam.d",
     "passwd", "perl", "pki/ca-trust", "pki/tls/certs", "profile", "profile.d", "protocols", "python3", "python3.9",
     "python3.10", "python3.11", "python3.12", "python3.13", "redhat-release", "rpc", "security/limits.conf",
     "security/namespace.conf", "security/pam_env.conf", "services", "shells", "skel", "ssl/certs", "ssl/openssl.cnf",
-    "system-release", "terminfo", "timezone", "tmpfiles.d", "ucf.conf", "vim", "wgetrc", "xattr.conf",
+    "system-release", "terminfo", "timezone", "wgetrc", "xattr.conf",
 )  # fmt: skip
 """Of the host's /etc: what programs read to run. Anything else stays out, whatever it holds."""
 _LARGEST = 8 << 20

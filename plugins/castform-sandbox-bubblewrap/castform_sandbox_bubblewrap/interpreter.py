@@ -15,7 +15,7 @@ from pathlib import Path
 
 HOME = "/run/castform"
 """In the box."""
-PROGRAM = f"{HOME}/python/bin/castform-init"
+PROGRAM = f"{HOME}/runtime/bin/castform-init"
 START = "import sys; sys.path.append('{home}/code'); from castform_sandbox_bubblewrap.inside.init import main; main({descriptor})"
 
 
@@ -39,7 +39,7 @@ def find_interpreter() -> Interpreter:
     executable = Path(getattr(sys, "_base_executable", "") or sys.executable).resolve()
     libraries = sys.platlibdir
     standard = Path(sysconfig.get_path("stdlib")).resolve()
-    target = f"{HOME}/python/{libraries}"
+    target = f"{HOME}/runtime/{libraries}"
     program = ("python", str(executable), PROGRAM)
     _compile(Path(__file__).parent / "inside")
     code = ("code", str(Path(__file__).parent / "inside"), f"{HOME}/code/castform_sandbox_bubblewrap/inside")

@@ -113,6 +113,7 @@ class BubblewrapProvider:
         """Return what this machine has, tried by a box; without disks of its own where none can be mounted."""
         if self._machine is None:
             machine = await asyncio.to_thread(find_machine, self._config)
+            await self.reap()  # what runs that were killed have left is in the way of this one's
             try:
                 await self._try(machine)
             except SandboxStartError:
