@@ -240,6 +240,24 @@ async def test_what_a_client_finds_before_it_asks_anything(make_bench):
     assert (status, reply["model"]) == (200, "big-1")
 
 
+async def test_a_session_opened_over_http_serves_the_aliases_it_is_given(make_bench):
+    bench = await make_bench(["hello"])
+    url, admin = (
+        f"{bench.gateway.root_url}/sessions/h",
+        {"Authorization": f"Bearer {bench.gateway.admin_key}"},
+    )
+    for wrong in ("x", [5]):
+        async with bench.http.put(url, json={"model_aliases": wrong}, headers=admin) as reply:
+            assert (reply.status, (await reply.json())["error"]["param"]) == (400, "model_aliases")
+    async with bench.http.put(url, json={"model_aliases": ["claude-*"]}, headers=admin) as reply:
+        grant = await reply.json()
+    for model, expected in (("claude-x", 200), ("gpt-x", 404)):
+        headers = {"x-api-key": grant["session_key"]}
+        ask = {**ASK, "model": model}
+        async with bench.http.post(grant["base_url"] + "/messages", json=ask, headers=headers) as reply:
+            assert reply.status == expected
+
+
 async def test_the_record_says_which_agent_of_a_program_asked(make_bench):
     bench = await make_bench(["hello"])
     grant = await bench.open(model_aliases=("m",))
@@ -255,6 +273,13 @@ async def test_errors_outside_the_api_have_its_shape_too(make_bench):
     assert (status, wrong["type"], wrong["error"]["type"]) == (401, "error", "authentication_error")
     status, wrong = await post(bench, grant, ASK, path="/messages/batches")
     assert (status, wrong["error"]["type"]) == (404, "not_found_error")
+    for depth in range(880, 1000, 3):  # where decoding it still works and writing it no longer does
+        deep = "[" * depth + "]" * depth
+        tool = f'{{"name": "f", "input_schema": {{"deep": {deep}}}}}'
+        data = json.dumps({**ASK, "model": "fake", "tools": [0]}).replace("[0]", f"[{tool}]")
+        headers = {"x-api-key": grant.api_key}
+        async with bench.http.post(grant.base_url + "/messages", data=data, headers=headers) as reply:
+            assert reply.status == 400
     status, wrong = await post(bench, grant, {**ASK, "model": "fake", "max_tokens": None})
     assert (status, wrong["error"]["message"]) == (400, "max_tokens: Field required")
 

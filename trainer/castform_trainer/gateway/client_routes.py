@@ -12,7 +12,7 @@ from aiohttp import web
 from castform_trainer.gateway.chat import Answer, name_answer
 from castform_trainer.gateway.dialects import ANTHROPIC, CHAT, RESPONSES, Dialect
 from castform_trainer.gateway.dialects.anthropic.request import read_count_request
-from castform_trainer.gateway.dialects.contract import Waiting
+from castform_trainer.gateway.dialects.contract import ReadRequest, Waiting
 from castform_trainer.gateway.dialects.responses.items import list_items
 from castform_trainer.gateway.dialects.responses.store import find_response, keep_response
 from castform_trainer.gateway.errors import ApiError
@@ -70,12 +70,12 @@ class _ClientRoutes:
 
     async def count_tokens(self, request: web.Request) -> web.Response:
         session = self._find(request)
-        asked = read_count_request(await request.read(), session, self._gateway.model_name)
+        asked = await self._read(request, session, read_count_request)
         return make_json_reply({"input_tokens": self._gateway.service.count_tokens(session, asked)})
 
     async def count_input(self, request: web.Request) -> web.Response:
         session = self._find(request)
-        asked = RESPONSES.read(await request.read(), session, self._gateway.model_name)
+        asked = await self._read(request, session, RESPONSES.read)
         count = self._gateway.service.count_tokens(session, asked)
         return make_json_reply({"object": "response.input_tokens", "input_tokens": count})
 
@@ -111,7 +111,7 @@ class _ClientRoutes:
 
     async def _answer(self, request: web.Request, dialect: Dialect) -> web.StreamResponse:
         session = self._find(request)
-        asked = dialect.read(await request.read(), session, self._gateway.model_name)
+        asked = await self._read(request, session, dialect.read)
         waiting = Waiting(digest=asked.body_digest.hex()[:24], created=int(time.time()), beats=0)
         try:
             work = self._gateway.service.begin(session, asked, request.headers)
@@ -127,6 +127,12 @@ class _ClientRoutes:
             return await self._stream(request, dialect, asked, asking, waiting)
         finally:
             asking.cancel()
+
+    async def _read(self, request: web.Request, session: Session, read: ReadRequest) -> ChatRequest:
+        try:
+            return read(await request.read(), session, self._gateway.model_name)
+        except RecursionError as error:
+            raise ApiError(400, "invalid_json", "the body is nested too deeply") from error
 
     async def _finish(self, session: Session, asked: ChatRequest, work: Inflight, dialect: Dialect) -> Answer:
         answer = await self._gateway.service.answer(session, asked, work)

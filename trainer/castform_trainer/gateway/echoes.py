@@ -42,7 +42,7 @@ def _restore(
     if function is None or function["name"] != echoed["name"]:
         return call
     own = parse_arguments(function["arguments"])
-    if isinstance(own, str) or isinstance(echoed["arguments"], str):
+    if not isinstance(own, dict) or not isinstance(echoed["arguments"], dict):
         return call
     known = defaults.get(echoed["name"], {})
     try:

@@ -15,6 +15,10 @@ from castform_trainer.gateway.sessions import Session
 PIECE = 48  # characters of one streamed delta
 
 
+ReadRequest = Callable[[bytes, Session, str], ChatRequest]
+"""(body, session, the model's own name) -> request; ApiError for what cannot be done."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Waiting:
     """A streamed reply that is not there yet, and what the client has been sent meanwhile."""
@@ -31,8 +35,7 @@ class Dialect:
     """One request and reply shape. Every function but `read` is pure."""
 
     name: str
-    read: Callable[[bytes, Session, str], ChatRequest]
-    """(body, session, the model's own name) -> request; ApiError for what cannot be done."""
+    read: ReadRequest
     write: Callable[[Answer], Mapping[str, Any]]
     """The reply as one JSON object."""
     stream: Callable[[Answer, int], Iterable[bytes]]

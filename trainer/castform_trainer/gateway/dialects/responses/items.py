@@ -69,7 +69,7 @@ def seal_reasoning(text: str) -> str:
 def _read_item(item: Item, kind: Any, where: str) -> Message:
     if kind == "message":
         role = item.get("role")
-        if role not in ROLES:
+        if not isinstance(role, str) or role not in ROLES:
             raise _bad(f"{where}.role is {role!r}; known: {', '.join(ROLES)}", f"{where}.role")
         gap = "" if role == "assistant" else GAP
         return {"role": ROLES[role], "content": _join(item.get("content"), f"{where}.content", gap)}

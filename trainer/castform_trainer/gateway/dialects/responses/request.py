@@ -49,6 +49,8 @@ def read_responses_request(data: bytes, session: Session, model: str) -> ChatReq
         raise ApiError(400, "invalid_parameter", "instructions must be text", param="instructions")
     items = [*list_history(session, body.get("previous_response_id")), *list_items(body.get("input") or [])]
     include = body.get("include") or []
+    if not isinstance(include, list):
+        raise ApiError(400, "invalid_parameter", "include must be a list", param="include")
     request = make_request(
         data,
         dialect="responses",
