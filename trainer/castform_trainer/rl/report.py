@@ -77,7 +77,11 @@ def rollout_scalars(judged: Sequence[JudgedGroup]) -> dict[str, float]:
         scalars[f"reward/component/{name}"] = statistics.fmean(values)
     fidelity = sum_fidelity([count_calls(rollout.calls) for rollout in rollouts])
     if fidelity is not None:
-        scalars |= {f"fidelity/{name}": float(value) for name, value in asdict(fidelity).items()}
+        scalars |= {
+            f"fidelity/{name}": float(value)
+            for name, value in asdict(fidelity).items()
+            if name not in ("sampled_tokens", "aborted_tokens")  # tokens/sampled holds both
+        }
     calls = [call for rollout in rollouts for call in rollout.calls]
     if calls:
         scalars["tokens/sampled"] = float(sum(len(call.sampled_ids or ()) for call in calls))
