@@ -168,7 +168,7 @@ def _check_files(folder: Path, config: TaskConfig, leaves_out: LeavesOut) -> Non
     if faults:
         raise UsageError(
             f"{folder} is no whole Harbor task: it {'; it '.join(faults)}",
-            hint="docs/harbor.md has the layout",
+            hint="docs/harbor.md shows what a task is made of",
         )
 
 

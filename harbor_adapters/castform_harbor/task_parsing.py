@@ -40,7 +40,7 @@ def parse_task(text: str, *, where: str) -> tuple[TaskConfig, tuple[str, ...]]:
     if findings.faults:
         faults = "".join(f"\n  {fault}" for fault in findings.faults)
         raise UsageError(
-            f"{where} cannot be used:{faults}", hint="docs/harbor.md has the keys and what they take"
+            f"{where} cannot be used:{faults}", hint="the keys are those of Harbor's task.toml"
         )
     return config, tuple(findings.warnings)
 

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import http.server
 import json
 import signal
 import subprocess
 import sys
+import threading
+import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
+from castform.cli.main import main
 from castform.harness.contract import HarnessResult
 from castform.sandbox import load_provider
 from castform_harbor.job import Job, run_job
@@ -212,10 +217,59 @@ def test_ctrl_c_leaves_no_box_behind(write_task, tmp_path):
     assert left == []
 
 
+class OneReply(http.server.BaseHTTPRequestHandler):
+    """A chat completions server that says one thing, and notes with which keys it was asked."""
+
+    keys: ClassVar[list[str]] = []
+    text = "```sh\nseq 5 > /work/count.txt\n```\nDONE"
+
+    def do_POST(self) -> None:
+        self.keys.append(self.headers["Authorization"])
+        self.rfile.read(int(self.headers["Content-Length"]))
+        message = {"role": "assistant", "content": self.text}
+        reply = {
+            "id": "c",
+            "object": "chat.completion",
+            "created": 1,
+            "model": "m",
+            "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
+            "usage": {"prompt_tokens": 5, "completion_tokens": 7, "total_tokens": 12},
+        }
+        data = json.dumps(reply).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *words) -> None:
+        """Nothing: the test's output is its own."""
+
+
+@pytest.mark.bubblewrap
+def test_an_agent_with_a_model_behind_a_server_earns_its_reward(tmp_path, monkeypatch, capsys):
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), OneReply)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    monkeypatch.setenv("SCRIPTED_KEY", "sk-of-the-server")
+    words = ["--agent", "terminus-lite", "--sandbox", "bubblewrap", "--jobs-dir", str(tmp_path), "--json"]
+    url = f"http://127.0.0.1:{server.server_port}/v1"
+    model = ["-m", "m", "--base-url", url, "--api-key-env", "SCRIPTED_KEY"]
+    try:
+        code = main(["harbor", "run", str(TASKS / "shared-default"), *words, *model])
+    finally:
+        server.shutdown()
+        server.server_close()
+    (trial,) = json.loads(capsys.readouterr().out)["trials"]
+    assert (code, trial["status"], trial["rewards"]) == (0, "ok", {"reward": 1.0, "lines": 5.0})
+    assert set(OneReply.keys) == {"Bearer sk-of-the-server"}
+    folder = Path(trial["folder"])
+    trajectory = json.loads((folder / "agent" / "trajectory.json").read_text())
+    assert trajectory["agent"]["name"] == "terminus-lite"
+    assert not any("sk-of-the-server" in path.read_text() for path in folder.rglob("*.*") if path.is_file())
+
+
 def wait_for(fact) -> None:
     """Poll for a fact, for a minute at most."""
-    import time
-
     end = time.monotonic() + 60
     while not fact():
         assert time.monotonic() < end, "it did not come to pass within a minute"
