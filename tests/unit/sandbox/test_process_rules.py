@@ -21,6 +21,7 @@ NOT_CLAIMED = {
     "connect-other-box",
     "network-none",
     "network-allowlist",
+    "network-changes",
     "network-other-boxes",
     "fork-bomb",
     "limit-cpus",

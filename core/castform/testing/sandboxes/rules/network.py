@@ -7,6 +7,7 @@ import re
 import socket
 
 from castform.sandbox.contract import Capabilities, NetworkPolicy, Sandbox
+from castform.sandbox.errors import UsageError
 from castform.testing.sandboxes.rule import (
     NotCheckedError,
     SandboxRule,
@@ -68,6 +69,31 @@ async def check_allowlist(examined: Examined) -> None:
     ):
         said = await fetch_all(box, [(f"http://{host}:{upstream.port}/hello", "")], by_proxy=True)
         check_that(upstream.word in said, f"an allowed address answers {said!r}")
+
+
+async def check_set_network(examined: Examined) -> None:
+    """An allowed address is closed and opened while the box runs; its model stays connected."""
+    host = _own_address()
+    if host is None:
+        raise NotCheckedError("this machine has no address of its own to allow")
+    opened = NetworkPolicy(mode="allowlist", allowed_hosts=(f"{host}/32",))
+    closed = NetworkPolicy(mode="none")
+    async with (
+        serve_sessions(host="0.0.0.0") as upstream,
+        examined.own_box(examined.make_request(network=opened)) as box,
+    ):
+        inside = await box.connect(upstream.first)
+        for policy in (opened, closed, opened):
+            try:
+                await box.set_network(policy)
+            except UsageError as error:
+                raise NotCheckedError(f"the provider cannot change a box's network: {error}") from error
+            said = await fetch_all(box, [(f"http://{host}:{upstream.port}/hello", "")], by_proxy=True)
+            check_equal(
+                f"whether an address answers under {policy.mode}", upstream.word in said, policy is opened
+            )
+            said = await fetch(box, f"{inside.base_url}/models", inside.api_key)
+            check_that('"first"' in said, f"under {policy.mode} the connected model answers {said!r}")
 
 
 async def check_other_boxes(examined: Examined) -> None:
@@ -136,6 +162,10 @@ def _own_address() -> str | None:
         return str(probe.getsockname()[0])
 
 
+def _claims_both(has: Capabilities) -> str | None:
+    return _claims_none(has) or _claims_allowlist(has)
+
+
 def _claims_none(has: Capabilities) -> str | None:
     return None if "none" in has.networks else "the provider cannot cut the network off"
 
@@ -156,6 +186,12 @@ RULES = (
         promise="With an allowlist only what it names answers, and this machine only where its address is named.",
         check=check_allowlist,
         find_disclaimer=_claims_allowlist,
+    ),
+    SandboxRule(
+        name="network-changes",
+        promise="The network of a box that runs is closed and opened; its model stays connected.",
+        check=check_set_network,
+        find_disclaimer=_claims_both,
     ),
     SandboxRule(
         name="network-other-boxes",
