@@ -1,6 +1,6 @@
 """Run the benches one after the other; `make bench` does it. Quiet machine, please.
 
-python bench/run_all.py [listing] [answers] [engine] [rollouts] [workers] [lag] [grpo] [sft] [sft-data]
+python bench/run_all.py [listing] [answers] [engine] [rollouts] [workers] [lag] [grpo] [sft] [sft-data] [sandboxes]
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ BENCHES = {
     "grpo": "grpo_step.py",
     "sft": "sft_step.py",
     "sft-data": "sft_validate.py",
+    "sandboxes": "sandbox_start.py",
 }
 
 

@@ -7,6 +7,7 @@ import json
 import os
 import secrets
 import shutil
+import stat
 import tempfile
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
@@ -116,7 +117,7 @@ class DockerProvider:
 
     @property
     def _folders(self) -> Path:
-        return Path(tempfile.gettempdir()) / f"{_FOLDERS}-{os.getuid()}"
+        return Path(tempfile.gettempdir()) / f"{_FOLDERS}-{os.geteuid()}"
 
     async def _get_info(self) -> Mapping[str, Any]:  # Any: JSON of the engine
         info: Mapping[str, Any] = await self._engine.call(lambda client: client.info())
@@ -151,7 +152,7 @@ class DockerProvider:
         life: Life | None = None
         try:
             if self._engine.socket_path is not None and way == "socket":
-                folder = await asyncio.to_thread(_make_folder, self._folders / name, self._labels)
+                folder = await asyncio.to_thread(make_folder, self._folders / name, self._labels)
             made = await finish(
                 self._engine.call(
                     lambda client: client.create_container(
@@ -302,9 +303,15 @@ def make_measure(life: Life, said: Mapping[str, Any]) -> Callable[[], Awaitable[
     return ask
 
 
-def _make_folder(folder: Path, labels: Mapping[str, str]) -> Path:
+def make_folder(folder: Path, labels: Mapping[str, str]) -> Path:
     """Make the folder of a box's sockets; nobody else on this machine gets as far as it."""
     folder.parent.mkdir(mode=0o700, exist_ok=True)
+    status = folder.parent.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
+        raise SandboxStartError(
+            f"{folder.parent} is not this user's alone, so no sockets are put there",
+            hint="remove it, or set TMPDIR to a folder of your own",
+        )
     folder.mkdir(mode=0o755)
     folder.chmod(0o755)
     (folder / OWNER_FILE).write_text(json.dumps(dict(labels)), encoding="utf-8")

@@ -174,6 +174,16 @@ async def test_a_box_that_writes_too_much_is_ended_and_says_why(provider):
     await writer.close()
 
 
+async def test_deleted_files_that_are_held_open_count_as_disk(plain):
+    writer = await plain.start(BoxRequest(image=BUSYBOX, limits=Limits(disk_mb=16)))
+    hidden = (
+        "exec 3>/f 4>/g; rm /f /g; head -c 12000000 /dev/zero >&3; head -c 12000000 /dev/zero >&4; sleep 60"
+    )
+    with pytest.raises(SandboxGoneError, match="more than the 16 MiB of disk"):
+        await writer.exec(["sh", "-c", hidden], timeout_seconds=60)
+    await writer.close()
+
+
 async def test_an_entrypoint_runs_only_where_it_is_asked_for(provider, tmp_path):
     (tmp_path / "Dockerfile").write_text(
         f'FROM {BUSYBOX}\nENV WHO=image\nWORKDIR /home\nENTRYPOINT ["sh", "-c", "echo ran >/ran; exec \\"$@\\"", "sh"]\n'

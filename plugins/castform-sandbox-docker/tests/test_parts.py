@@ -19,6 +19,7 @@ from castform_sandbox_docker.forwarder import PROGRAMS, make_command
 from castform_sandbox_docker.limits import check_limits
 from castform_sandbox_docker.network import count_free_networks
 from castform_sandbox_docker.processes import Process, find_left_running, find_marker, find_own, parse_process
+from castform_sandbox_docker.provider import make_folder
 from castform_sandbox_docker.reap import OWNER_FILE, reap_folders
 from hypothesis import given
 from hypothesis import strategies as st
@@ -222,6 +223,17 @@ def test_folders_of_dead_owners_go_and_others_stay(tmp_path):
     assert reap_folders(tmp_path) == ["dead"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["alive", "unknown"]
     assert reap_folders(tmp_path / "none") == []
+
+
+def test_sockets_lie_in_a_folder_of_this_user_alone(tmp_path):
+    made = make_folder(tmp_path / "mine" / "box", {"castform.owner.pid": "1"})
+    assert (made.parent.stat().st_mode & 0o777, made.stat().st_mode & 0o777) == (0o700, 0o755)
+    (tmp_path / "open").mkdir(mode=0o777)
+    (tmp_path / "open").chmod(0o777)
+    (tmp_path / "link").symlink_to(tmp_path / "mine")
+    for name in ("open", "link"):
+        with pytest.raises(SandboxStartError, match="not this user's alone"):
+            make_folder(tmp_path / name / "box", {})
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
