@@ -20,12 +20,13 @@ from typing import Any
 from castform.errors import CastformError, UsageError
 from castform.harness.contract import Harness
 from castform.sandbox.contract import Capabilities, ModelEndpoint, SandboxProvider
-from castform_harbor.output import CONFIG_FILE, RESULT_FILE, now, read_json, stamp, write_json
+from castform_harbor.output import CONFIG_FILE, RESULT_FILE, TrialLog, now, read_json, stamp, write_json
 from castform_harbor.rewards import MAIN_REWARD, needs_rerun
 from castform_harbor.task import HarborTask
 from castform_harbor.trial import run_trial
 from castform_harbor.trial_types import TrialOptions, TrialOutcome
 
+JOB_LOG_FILE = "job.log"
 UNSCORED_DIR = "unscored"
 """Where the folders of trials lie that were run again."""
 _LONGEST_NAME = 64
@@ -111,11 +112,16 @@ async def run_job(
         started = now()
         gate = asyncio.Semaphore(job.concurrency)
         done: dict[str, JobTrial] = {}
+        log = TrialLog(job.folder / JOB_LOG_FILE)
+        log.write(f"{len(wanted)} trials of {len(job.tasks)} tasks with {job.agent} in {job.sandbox}")
 
         async def run_one(task: HarborTask, attempt: int, name: str) -> None:
             async with gate:
                 trial = await _run_one(job, task, attempt, name, harness, provider, capabilities, open_model)
             done[name] = trial
+            log.write(
+                f"{name}: {trial.status}, {'no reward' if trial.rewards is None else dict(trial.rewards)}"
+            )
             on_trial(trial)
             _write_result(job, started, done, finished=None)
 

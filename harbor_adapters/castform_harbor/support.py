@@ -22,7 +22,7 @@ def find_unsupported(
 ) -> list[str]:
     """Return what the task needs and would not get, in sentences; empty when it can be run as it is."""
     options = options or TrialOptions()
-    found = _find_in_environments(task, capabilities)
+    found = _find_in_environments(task, capabilities, options)
     found += _find_in_phases(task, capabilities, options)
     if not capabilities.isolated:
         found.append(
@@ -60,7 +60,7 @@ def allows_fresh_verifier(task: HarborTask, options: TrialOptions | None = None)
     return True
 
 
-def _find_in_environments(task: HarborTask, capabilities: Capabilities) -> list[str]:
+def _find_in_environments(task: HarborTask, capabilities: Capabilities, options: TrialOptions) -> list[str]:
     config = task.config
     found = []
     environments: list[EnvironmentConfig] = [config.environment]
@@ -81,7 +81,8 @@ def _find_in_environments(task: HarborTask, capabilities: Capabilities) -> list[
             found.append("it needs Windows")
         if environment.gpus or environment.tpu:
             found.append("it needs a GPU or TPU in the box")
-        found += _find_in_network(environment.network if environment.says_network else None, capabilities)
+        if environment.says_network and options.network == "task":
+            found += _find_in_network(environment.network, capabilities)
     if any(images) and not capabilities.images:
         found.append(f"it names an image ({next(filter(None, images))}), which this sandbox cannot honour")
     if config.environment.docker_image is None and not (task.environment / "Dockerfile").is_file():

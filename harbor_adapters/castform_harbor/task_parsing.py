@@ -36,16 +36,15 @@ def parse_task(text: str, *, where: str) -> tuple[TaskConfig, tuple[str, ...]]:
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{where} is no TOML: {error}") from error
     findings = Findings()
-    config = _read_task(Table(values, "", findings))
+    config = read_task(Table(values, "", findings))
     if findings.faults:
         faults = "".join(f"\n  {fault}" for fault in findings.faults)
-        raise UsageError(
-            f"{where} cannot be used:{faults}", hint="the keys are those of Harbor's task.toml"
-        )
+        raise UsageError(f"{where} cannot be used:{faults}", hint="the keys are those of Harbor's task.toml")
     return config, tuple(findings.warnings)
 
 
-def _read_task(table: Table) -> TaskConfig:
+def read_task(table: Table) -> TaskConfig:
+    """Read the whole file; what is wrong with it is in the table's findings."""
     version = table.text("schema_version")
     if table.has("version"):
         table.warn("version", "is an older key: today it is schema_version")

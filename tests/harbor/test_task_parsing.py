@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from castform.errors import UsageError
 from castform.sandbox.contract import NetworkPolicy
 from castform_harbor.task import load_task
 from castform_harbor.task_config import Artifact, CollectHook, resolve_verifier_mode
-from castform_harbor.task_parsing import parse_task
+from castform_harbor.task_parsing import parse_task, read_task
+from castform_harbor.toml_table import Findings, Table
 
 
 def parse(text):
@@ -181,3 +184,29 @@ def test_a_task_is_named_by_its_table_or_its_folder(write_task):
 
 def test_any_schema_version_is_taken(write_task):
     assert load_task(write_task('schema_version = "99.0"')).config.schema_version == "99.0"
+
+
+KEYS = st.sampled_from(
+    "version schema_version task name authors metadata agent verifier environment solution steps artifacts env "
+    "timeout_sec user network_mode allowed_hosts collect command healthcheck retries cpus memory memory_mb os tpu "
+    "mcp_servers headers url transport args min_reward source destination exclude service".split()
+)
+SCALARS = st.one_of(
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    st.sampled_from(["", "a/b", "2G", "public", "main", "${A}", "separate"]),
+)
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(KEYS, inner, max_size=4)),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.dictionaries(KEYS, VALUES, max_size=5))
+def test_whatever_a_table_holds_is_read_or_a_fault(values):
+    findings = Findings()
+    read_task(Table(values, "", findings))
+    assert all(isinstance(text, str) for text in (*findings.faults, *findings.warnings))
