@@ -11,10 +11,12 @@ KNOWN_PLUGINS = (
     "code",
     "games",
     "gym",
+    "harbor",
     "lookup",
     "math",
     "openenv",
     "search",
+    "shell",
     "verifiers",
 )
 """Names of environment plugins; the distribution is `castform-env-<name>`."""

@@ -25,8 +25,7 @@ class ShellConfig(BaseModel):
     turns: int | None = Field(None, ge=1, le=20)
     """Most replies of the model. Default: 1 for easy tasks, 3 for medium and 5 for hard ones."""
     sandbox: str = "auto"
-    """Where commands run: `docker`, `bubblewrap`, another provider's name, or `process`, which isolates
-    nothing. auto: docker where an engine answers, else bubblewrap."""
+    """A provider of boxes (`process` isolates nothing). auto: docker where an engine answers, else bubblewrap."""
     image: str | None = None
     """Image of the boxes. It needs a POSIX shell and the usual tools. Default: the provider's own."""
     warm_boxes: int = Field(2, ge=0, le=64)
