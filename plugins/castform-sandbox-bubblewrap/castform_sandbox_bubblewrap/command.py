@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import marshal
 import sys
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ CAPABILITIES = (
 )  # fmt: skip
 """Of root in a box, over the box's own user ids and namespaces; none over the host's."""
 _SHM_BYTES = 64 << 20
+_LAUNCH = "import sys; sys.path.append(sys.argv[1]); import launcher; launcher.run(sys.argv[2])"
 
 
 def make_command(
@@ -74,10 +75,11 @@ def make_command(
     if python.libraries is not None:
         words += ["--setenv", "LD_LIBRARY_PATH", python.libraries]
     words += ["--", PROGRAM, "-S", "-s", "-P", "-B", "-c", START.format(home=HOME, descriptor=link)]
-    order: dict[str, Any] = {  # Any: JSON
+    order: dict[str, Any] = {  # Any: what marshal takes
         "ids": None if machine.first_id is None else {"first": machine.first_id, "count": machine.count_ids},
         "stages": stages,
         "disk": None if place.disk is None else {"image": str(place.disk), "lower": str(place.root)},
         "command": words,
     }
-    return [sys.executable, "-I", "-S", launcher.__file__, json.dumps(order)]
+    folder = str(Path(launcher.__file__).parent)
+    return [sys.executable, "-I", "-S", "-c", _LAUNCH, folder, marshal.dumps(order).hex()]

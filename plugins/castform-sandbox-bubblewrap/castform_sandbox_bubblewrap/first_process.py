@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO
 
 from castform.sandbox.errors import SandboxGoneError, SandboxStartError
+from castform.sandbox.teardown import finish
 from castform_sandbox_bubblewrap import seccomp
 from castform_sandbox_bubblewrap.channel import Channel
 from castform_sandbox_bubblewrap.command import make_command
@@ -74,7 +75,6 @@ async def start_first_process(
     host, box = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     info_end, info_start = os.pipe2(os.O_CLOEXEC)
     with tempfile.TemporaryFile() as said, contextlib.ExitStack() as stack:
-        stack.callback(box.close)
         stack.callback(os.close, info_end)
         passed = [box.fileno(), info_start]
         seccomp_end = None
@@ -90,9 +90,16 @@ async def start_first_process(
             seccomp=seccomp_end,
             shm_bytes=shm_bytes,
         )
-        process = await asyncio.to_thread(_spawn, command, passed, said)
-        os.close(info_start)
-        box.close()
+        spawning = asyncio.ensure_future(asyncio.to_thread(_spawn, command, passed, said))
+        try:
+            process = await asyncio.shield(spawning)
+        except BaseException:
+            host.close()  # by which a first process that comes up all the same ends
+            await finish(_abandon(spawning))
+            raise
+        finally:
+            os.close(info_start)
+            box.close()
         channel = Channel(host)
         try:
             try:
@@ -119,6 +126,13 @@ async def start_first_process(
             process.kill()
             process.wait()
             raise
+
+
+async def _abandon(spawning: asyncio.Future[subprocess.Popen[bytes]]) -> None:
+    with contextlib.suppress(OSError):
+        process = await spawning
+        process.kill()
+        process.wait()
 
 
 def _spawn(command: Sequence[str], passed: Sequence[int], said: IO[bytes]) -> subprocess.Popen[bytes]:

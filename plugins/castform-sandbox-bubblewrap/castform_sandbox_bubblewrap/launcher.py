@@ -1,8 +1,9 @@
 """Runs between castform and bwrap: mounts the box's disk, enters its user ids.
 
-    python -I -S launcher.py '{"disk": …, "stages": …, "ids": …, "command": […]}'
+    python -I -S -c 'import sys; sys.path.append(FOLDER); import launcher; launcher.run(ORDER)'
 
-Standard library only, since it is run as a program. Every mount is made in a mount namespace of its
+Standard library only, and little of it, since it is run as a program. ORDER is a marshalled dict in
+hexadecimal: `disk`, `stages`, `ids` and `command`, see command.py. Every mount is made in a mount namespace of its
 own, so that nothing is mounted on the host and all of it goes with the box's last process.
 """
 # ruff: noqa: PTH101, PTH102, PTH103, PTH108, PTH112, PTH123
@@ -12,11 +13,14 @@ from __future__ import annotations
 
 import ctypes
 import fcntl
-import json
+import marshal
 import os
 import struct
 import sys
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # without `typing`: each import is part of a box's start
+    from typing import Any
 
 STAGE = "/tmp"
 """Covered in the launcher's own namespace; every user id can reach it."""
@@ -28,7 +32,7 @@ _ATTEMPTS = 64
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def main(order: dict[str, Any]) -> None:  # Any: JSON
+def main(order: dict[str, Any]) -> None:  # Any: what command.py has put in
     """Become bwrap."""
     if order["ids"] is not None:
         try:
@@ -41,7 +45,7 @@ def main(order: dict[str, Any]) -> None:  # Any: JSON
     os.execvp(order["command"][0], order["command"])
 
 
-def stage(order: dict[str, Any]) -> None:  # Any: JSON
+def stage(order: dict[str, Any]) -> None:  # Any: what command.py has put in
     """Put what bwrap binds below a folder that the box's own root can reach."""
     unshare(_NEW_NAMESPACE)
     mount(None, "/", None, _REC | _PRIVATE)
@@ -142,8 +146,9 @@ def mount(source: str | None, target: str, kind: str | None, flags: int, words: 
         raise OSError(number, f"mount of {kind or 'a folder'} on {target}: {os.strerror(number)}")
 
 
-if __name__ == "__main__":
+def run(order: str) -> None:
+    """Become bwrap, or end with what went wrong."""
     try:
-        main(json.loads(sys.argv[1]))
+        main(marshal.loads(bytes.fromhex(order)))
     except OSError as failure:
         sys.exit(f"launcher: {failure}")

@@ -116,9 +116,13 @@ async def _start(
         place = await asyncio.shield(preparing)
         shm = None if limits.memory_mb is None else limits.memory_mb * _MIB
         first = await start_first_process(machine, place, groups=groups, shm_bytes=shm)
-        place.write_record(groups=groups, labels=labels, pid=first.pid)
     except BaseException:
         await finish(_clear(preparing, groups, folder / "boxes" / name))
+        raise
+    try:
+        place.write_record(groups=groups, labels=labels, pid=first.pid)
+    except BaseException:
+        await finish(first.end())
         raise
     return first
 

@@ -7,11 +7,12 @@ further. It never waits for a command, and allocates nothing that a command cont
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]  # `signal` and `socket` without `enum`, a third of a box's start
+import _socket
 import marshal
 import os
 import select
-import signal
-import socket
+import sys
 import time
 
 from castform_sandbox_bubblewrap.inside import kernel, program, tree, watch
@@ -21,6 +22,7 @@ if TYPE_CHECKING:  # without `typing`: each import is part of a box's start
     from typing import Any
 
 PACKET_BYTES = 1 << 16
+_INT_BYTES = 4
 _TICK_SECONDS = 0.01
 _KILL_SECONDS = 10.0
 _KEPT_CAPABILITIES = frozenset({0, 1, 3, 4, 5, 6, 7, 8, 10, 18, 31})
@@ -46,15 +48,15 @@ class Command:
 class Init:
     """The first process's state."""
 
-    def __init__(self, link: socket.socket) -> None:
+    def __init__(self, link: _socket.socket) -> None:
         self.link = link
         self.commands: dict[int, Command] = {}
         self.ending: int | None = None
         self.watcher = watch.Watcher()
         self.wake_end, wake_start = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # which the first process of a namespace ignores
-        signal.set_wakeup_fd(wake_start, warn_on_full_buffer=False)
+        _signal.signal(_signal.SIGCHLD, lambda *_: None)
+        _signal.signal(_signal.SIGINT, _signal.SIG_DFL)  # which the first process of a namespace ignores
+        _signal.set_wakeup_fd(wake_start, warn_on_full_buffer=False)
 
     def run(self) -> None:
         """Serve until the host is gone."""
@@ -94,7 +96,10 @@ class Init:
         return None if not waits else min(waits) * 1000 + 1
 
     def receive(self) -> None:
-        data, descriptors, _, _ = socket.recv_fds(self.link, PACKET_BYTES, 8)
+        data, extra, _, _ = self.link.recvmsg(PACKET_BYTES, _socket.CMSG_LEN(8 * _INT_BYTES))
+        passed = b"".join(words for _, _, words in extra)
+        places = range(0, len(passed) - _INT_BYTES + 1, _INT_BYTES)
+        descriptors = [int.from_bytes(passed[at : at + _INT_BYTES], sys.byteorder) for at in places]
         if not data:
             os._exit(0)  # the host is gone; the kernel ends everything else
         message: dict[str, Any] = marshal.loads(data)  # Any: what the host has put in
@@ -135,17 +140,22 @@ class Init:
             raise
         if holder == 0:
             self.link.close()
-            signal.set_wakeup_fd(-1)
+            _signal.set_wakeup_fd(-1)
             program.hold(order, (stdio[0], stdio[1], stdio[2]), status_start)
         os.close(status_start)
         self.commands[holder] = Command(number, holder, status_end, deadline)
 
     def listen(self, number: int) -> None:
         """Hand out a listening socket on the box's own loopback."""
-        listener = socket.create_server(("127.0.0.1", 0), backlog=128)
-        with listener:
+        listener = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
+        try:
+            listener.bind(("127.0.0.1", 0))
+            listener.listen(128)
             words = b"%d port %d" % (number, listener.getsockname()[1])
-            socket.send_fds(self.link, [words], [listener.fileno()])
+            passed = listener.fileno().to_bytes(_INT_BYTES, sys.byteorder)
+            self.link.sendmsg([words], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, passed)])
+        finally:
+            listener.close()
 
     def kill(self, number: int, which: int) -> None:
         for command in self.commands.values():
@@ -172,7 +182,7 @@ class Init:
         if command.answered:
             return
         command.answered = True
-        code, refused = 128 + signal.SIGKILL, ""
+        code, refused = 128 + _signal.SIGKILL, ""
         for line in command.said.splitlines():
             kind, _, words = line.partition(b" ")
             if kind == b"exit":
@@ -208,7 +218,7 @@ class Init:
                 self.send(command.asked_by, "done")
         if lost:  # somebody killed a holder: what it held hangs on us, and belongs to no command any more
             known = {*self.commands} | ({self.watcher.pid} if self.watcher.pid else set())
-            tree.send(tree.find_strays(known), signal.SIGKILL)
+            tree.send(tree.find_strays(known), _signal.SIGKILL)
 
     def hear_out(self, command: Command) -> None:
         while not command.told:
@@ -233,7 +243,7 @@ class Init:
         """Kill, again, what is to end and has not."""
         if self.ending is not None:
             try:
-                os.kill(-1, signal.SIGKILL)
+                os.kill(-1, _signal.SIGKILL)
             except ProcessLookupError:
                 self.all_gone()
         for command in self.commands.values():
@@ -241,7 +251,7 @@ class Init:
                 continue
             tree.kill_below(command.holder)
             if time.monotonic() - command.killing_since > _KILL_SECONDS:
-                os.kill(command.holder, signal.SIGKILL)  # what is left becomes a stray and is killed as such
+                os.kill(command.holder, _signal.SIGKILL)  # what is left becomes a stray and is killed as such
 
     def send(self, number: int, kind: str, words: str = "") -> None:
         try:
@@ -259,4 +269,4 @@ def main(descriptor: int) -> None:
     null = os.open("/dev/null", os.O_RDWR)
     for number in range(3):
         os.dup2(null, number)
-    Init(socket.socket(fileno=descriptor)).run()
+    Init(_socket.socket(fileno=descriptor)).run()

@@ -9,10 +9,10 @@ So a timeout finds what started a session of its own, and a background server ou
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]  # as in init.py
 import errno
 import os
 import resource
-import signal
 
 from castform_sandbox_bubblewrap.inside import files, kernel
 from castform_sandbox_bubblewrap.inside.users import Identity, UnknownUserError, find_identity
@@ -67,8 +67,8 @@ def _become_program(
         os.closerange(3, status_end)
         os.closerange(status_end + 1, 1 << 16)  # and this one closes as the program starts
         for name in ("SIGPIPE", "SIGXFSZ", "SIGCHLD", "SIGINT"):
-            signal.signal(getattr(signal, name), signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_SETMASK, [])
+            _signal.signal(getattr(_signal, name), _signal.SIG_DFL)
+        _signal.pthread_sigmask(_signal.SIG_SETMASK, [])
         _set_limits(order.get("rlimits", {}))
         if "call" in order:
             os.close(status_end)

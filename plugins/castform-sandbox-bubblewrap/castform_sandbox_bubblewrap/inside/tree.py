@@ -4,8 +4,8 @@
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]  # as in init.py
 import os
-import signal
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _ROUNDS = 25
@@ -57,12 +57,12 @@ def kill_below(root: int) -> None:
         found = find_below({root}, read_parents()) - stopped
         if not found:
             break
-        send(found, signal.SIGSTOP)
+        send(found, _signal.SIGSTOP)
         stopped |= found
-    send(stopped, signal.SIGKILL)
+    send(stopped, _signal.SIGKILL)
 
 
-def send(pids: set[int], number: signal.Signals) -> None:
+def send(pids: set[int], number: int) -> None:
     """Send a signal to each; those that are gone are passed over."""
     for pid in pids:
         try:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]  # as in init.py
 import os
-import signal
 import time
 
 from castform_sandbox_bubblewrap.inside import files, kernel, tree
@@ -63,7 +63,7 @@ class Watcher:
         code = 70
         try:
             os.closerange(3, 1 << 16)
-            signal.set_wakeup_fd(-1)
+            _signal.set_wakeup_fd(-1)
             kernel.set_name(b"castform-watch")
             while True:
                 time.sleep(_PERIOD_SECONDS)
