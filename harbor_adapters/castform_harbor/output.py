@@ -43,6 +43,10 @@ def make_folder(path: Path) -> None:
     path.mkdir(parents=True, exist_ok=True)
 
 
+def write_text(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8", errors="backslashreplace")
+
+
 def write_json(path: Path, value: Any) -> None:  # Any: JSON
     """Write a document whole: readers see the old one or the new one."""
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")

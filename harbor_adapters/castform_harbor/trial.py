@@ -27,8 +27,10 @@ from castform_harbor.output import (
     LOG_FILE,
     RESULT_FILE,
     TrialLog,
+    make_folder,
     make_trial_folder,
     write_json,
+    write_text,
 )
 from castform_harbor.reference_agents import bind_harness, check_solution
 from castform_harbor.result_document import TrialIdentity, make_config, make_lock, make_result
@@ -54,6 +56,8 @@ AGENT_GRACE_SECONDS = 30.0
 """How much later than the harness's own limit, inside the box, the agent is given up from outside."""
 STEP_SETUP_SECONDS = 600.0
 TRAJECTORY_FILE = "trajectory.json"
+OUTPUT_FILE = "output.txt"
+"""The end of what the agent's program wrote."""
 
 
 async def run_trial(
@@ -234,9 +238,11 @@ class _Trial:
         most = self._plan.options.max_download_bytes
         self._warn(await fetch_logs(box, AGENT_LOGS, place / "agent", max_bytes=most))
         result = self._records[-1].agent_result
+        make_folder(place / "agent")
         if result is not None and result.trajectory is not None:
-            (place / "agent").mkdir(parents=True, exist_ok=True)
             write_json(place / "agent" / TRAJECTORY_FILE, result.trajectory)
+        if result is not None and result.output:
+            write_text(place / "agent" / OUTPUT_FILE, result.output)
         self._warn(await run_collect_hooks(box, self._plan.hooks_of(step)))
         carried = await collect_artifacts(
             box, self._plan.artifacts_of(step), place / "artifacts", max_bytes=most

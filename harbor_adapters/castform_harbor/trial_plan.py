@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from castform.errors import UsageError
@@ -37,7 +37,7 @@ class TrialPlan:
     task: HarborTask
     options: TrialOptions
     capabilities: Capabilities
-    host_env: Mapping[str, str]
+    host_env: Mapping[str, str] = field(repr=False)
     labels: Mapping[str, str]
 
     @property

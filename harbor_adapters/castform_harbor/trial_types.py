@@ -61,11 +61,11 @@ class TrialOptions:
     """For what the task leaves open."""
     network: Literal["task", "none"] = "task"
     """`none`: no phase reaches more than the model, whatever the task says."""
-    host_env: Mapping[str, str] | None = None
+    host_env: Mapping[str, str] | None = field(default=None, repr=False)
     """Where `${VAR}` comes from; None: this process's environment."""
-    agent_env: Mapping[str, str] = field(default_factory=dict)
+    agent_env: Mapping[str, str] = field(default_factory=dict, repr=False)
     """For the agent's program alone."""
-    verifier_env: Mapping[str, str] = field(default_factory=dict)
+    verifier_env: Mapping[str, str] = field(default_factory=dict, repr=False)
     """For the tests alone, over the task's."""
     extra_instructions: tuple[str, ...] = ()
     """Paragraphs after every instruction."""

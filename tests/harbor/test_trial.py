@@ -517,9 +517,10 @@ async def test_a_cancelled_trial_closes_its_box_and_says_so(write_task, provider
 async def test_a_trajectory_of_the_agent_is_kept(write_task, provider, tmp_path):
     metrics = {"total_prompt_tokens": 7, "total_completion_tokens": 3, "total_cost_usd": 0.5}
     trajectory = {"schema_version": "ATIF-v1.6", "final_metrics": metrics}
-    agent = Agent(result=HarnessResult(status="finished", trajectory=trajectory))
+    agent = Agent(result=HarnessResult(status="finished", trajectory=trajectory, output="the end"))
     outcome = await run(write_task(), provider, tmp_path, agent)
     assert json.loads((outcome.trial_dir / "agent" / "trajectory.json").read_text()) == trajectory
+    assert (outcome.trial_dir / "agent" / "output.txt").read_text() == "the end"
     found = result_of(outcome)["agent_result"]
     assert (found["n_input_tokens"], found["n_output_tokens"], found["cost_usd"]) == (7, 3, 0.5)
 
