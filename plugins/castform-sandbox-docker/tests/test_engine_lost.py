@@ -31,8 +31,11 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, subp
     host = f"unix://{folder}/e.sock"
     words = ["--host", host, "--data-root", f"{folder}/data", "--exec-root", f"{folder}/exec"]
     words += ["--pidfile", f"{folder}/pid", "--bridge", "none", "--iptables=false"]
+    # In a network of its own: as it starts, `--bridge none` removes this machine's docker0.
     with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(["dockerd", *words], stdout=log, stderr=log, start_new_session=True)
+        process = subprocess.Popen(
+            ["unshare", "--net", "dockerd", *words], stdout=log, stderr=log, start_new_session=True
+        )
     try:
         docker = ["docker", "--host", host]
         while subprocess.run([*docker, "info"], capture_output=True).returncode:
