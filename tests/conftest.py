@@ -26,6 +26,7 @@ NEEDS_TORCH = [
     "unit/sft",
     "unit/sft",
     "integration",
+    "agents",
     "gpu",
 ]
 
