@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from pathlib import Path
 
@@ -124,3 +125,22 @@ def test_the_in_process_runners_config_is_one_that_harbor_takes(harbor, tmp_path
     )
     done = run([harbor.python, "-c", code], input=json.dumps(describe_trial(trial)))
     assert done.stdout.split() == ["openai/m", "docker", "3.0"]
+
+
+@pytest.mark.docker
+def test_an_agent_that_travels_as_files_runs_in_the_real_harbor(harbor, tmp_path):
+    root = Path(__file__).parents[2]
+    path = [root / "core", root / "harbor_adapters" / "castform_harbor" / "inside_harbor"]
+    right = (TASKS / "workdir" / "solution" / "solve.sh").read_text().splitlines()[-1]
+    done = run(
+        [harbor.python, Path(__file__).with_name("bundled_agent_run.py"), TASKS, right],
+        cwd=tmp_path,
+        env={
+            **os.environ,
+            "PYTHONPATH": ":".join(map(str, path)),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "HARBOR_TELEMETRY": "off",
+            "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+        },
+    )
+    assert done.stdout.splitlines()[-1] == "{'reward': 1.0} max_turns_exceeded None"

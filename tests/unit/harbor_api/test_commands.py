@@ -1,0 +1,59 @@
+"""The words of the commands: env.* settings, trajectory files, the real harbor that is not there."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from castform.cli.main import main
+from castform.config import load_config
+from castform_harbor.atif import parse_atif, write_atif
+
+
+def test_env_is_short_for_an_argument_of_the_environment():
+    config = load_config(
+        None, ["env.tasks=./tasks", "env.harness_args.max_turns=3"], environment__id="harbor"
+    )
+    assert config.environment.args == {"tasks": "./tasks", "harness_args": {"max_turns": 3}}
+
+
+def test_env_is_short_for_a_key_of_a_composed_environment_too(tmp_path):
+    file = tmp_path / "mix.toml"
+    file.write_text('[environment]\ndataset = "arith/add"\nrewards = ["arith/correct"]\n')
+    config = load_config(None, ["env.max_turns=2"], environment__id=str(file))
+    assert config.environment.args == {"max_turns": 2}
+
+
+def document(**changes):
+    step = {"step_id": 1, "source": "user", "message": "hi"}
+    reply = {
+        "step_id": 2,
+        "source": "agent",
+        "message": "ho",
+        "metrics": {"completion_token_ids": [1], "logprobs": [-1.0]},
+    }
+    return {"agent": {"name": "a", "version": "1"}, "steps": [step, reply], **changes}
+
+
+def test_files_are_checked_and_a_bad_one_is_named(tmp_path, capsys):
+    write_atif(parse_atif(document(), where="it"), tmp_path / "good.json")
+    (tmp_path / "bad.json").write_text(json.dumps(document(unknown=1)))
+    assert main(["harbor", "trajectory", "--check", str(tmp_path / "good.json")]) == 0
+    capsys.readouterr()
+    files = [str(tmp_path / name) for name in ("good.json", "bad.json")]
+    assert main(["harbor", "trajectory", "--check", *files, "--json"]) == 1
+    good, bad = json.loads(capsys.readouterr().out)
+    assert (good["steps"], good["calls"], good["calls_with_tokens"]) == (2, 1, 1)
+    assert "unknown" in bad["problem"]
+
+
+@pytest.mark.parametrize("words", [[], ["run", "--check", "f"], ["run"]])
+def test_a_trajectory_command_without_its_words_is_usage(words, capsys):
+    assert main(["harbor", "trajectory", *words]) == 2
+
+
+def test_comparing_without_the_real_harbor_says_how_to_get_it(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("CASTFORM_HARBOR", str(tmp_path))
+    assert main(["harbor", "compare", str(tmp_path)]) == 3
+    assert "castform harbor install" in capsys.readouterr().err
