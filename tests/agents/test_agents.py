@@ -7,12 +7,13 @@ second turn continues the first one's tokens.
 from __future__ import annotations
 
 import os
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from castform.harness import load_harness
+from castform.harness import McpServer, load_harness
 
 pytestmark = pytest.mark.agents
 TASK = "Create the file hello.txt in this folder. It has to hold the word hello."
@@ -129,6 +130,26 @@ async def test_an_agent_whose_prompt_no_longer_fits_says_so(name, make_stage, in
     harness = load_harness(name.removesuffix("-responses"), install=False, **options)
     result, calls = await stage.perform(harness, stage.make_task(TASK), max_context_tokens=50)
     assert (result.status, calls) == ("context_exceeded", []), result.output
+
+
+@pytest.mark.parametrize("name", ["claude-code", "codex", "qwen-code"])
+async def test_servers_and_skills_of_the_task_are_offered_to_the_model(name, make_stage, install, tmp_path):
+    agent = AGENTS[name]
+    skill = tmp_path / "skills" / "sorting"
+    skill.mkdir(parents=True)
+    (skill / "SKILL.md").write_text("---\nname: sorting\ndescription: how to sort plums\n---\nUse sort.\n")
+    server = McpServer(
+        name="near",
+        transport="stdio",
+        command=sys.executable,
+        args=(str(Path(__file__).with_name("shout.py")),),
+    )
+    place = install(name, agent.source, agent.packages)
+    stage = await make_stage(lambda prompt, turn: "I have seen it.", path=place)
+    task = stage.make_task(TASK, mcp_servers=[server], skills_dir=str(tmp_path / "skills"))
+    result, calls = await stage.perform(load_harness(name, install=False), task)
+    assert result.status == "finished" and len(calls) == 1, result.output
+    assert "shout_it_out" in stage.prompts[0] and "how to sort plums" in stage.prompts[0]
 
 
 @pytest.mark.bubblewrap

@@ -48,6 +48,8 @@ def make_qwen_code(options: AgentOptions) -> CommandHarness:
                     },
                     "privacy": {"usageStatisticsEnabled": False},
                     "telemetry": {"enabled": False},
+                    # or it asks the model for notes of its own when the work is done
+                    "memory": {"enableManagedAutoMemory": False, "enableManagedAutoDream": False},
                     "security": {"auth": {"selectedType": "openai"}},
                 }
             }
