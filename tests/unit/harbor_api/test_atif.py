@@ -131,7 +131,7 @@ texts = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=
 turns = st.lists(st.tuples(texts, texts.filter(str.strip)), min_size=1, max_size=6)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(turns)
 def test_any_dialogue_comes_back_word_for_word(turns):
     history, calls = [], []
