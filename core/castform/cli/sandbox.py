@@ -1,10 +1,11 @@
-"""`castform sandbox`: which providers there are, whether one keeps the rules, what dead owners left."""
+"""`castform sandbox`: which providers there are, whether one keeps the rules, what dead owners left, attacks."""
 
 from __future__ import annotations
 
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from castform.cli import sandbox_attack
 from castform.cli.output import print_json, print_note, print_table, print_text
 
 if TYPE_CHECKING:
@@ -38,6 +39,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     reap.add_argument("name", nargs="?", help="the provider (default: every one that works here)")
     reap.add_argument("--json", action="store_true", help="JSON on stdout")
     reap.set_defaults(handler=_reap)
+
+    sandbox_attack.add_arguments(
+        actions.add_parser(
+            "attack", help="play a hostile agent on Harbor tasks: what it earns, where it gets out"
+        )
+    )
 
 
 def run(args: argparse.Namespace) -> int:
