@@ -30,6 +30,9 @@ _LEADER_AFTER_SECONDS = 0.1
 _QUIET_SECONDS = 0.25
 _LONGEST_WAIT_SECONDS = 2.0
 """For output after the first process has ended, while a child holds it open."""
+_SOON_SECONDS = 0.05
+_ENGINE_SECONDS = 30.0
+"""For output that only the engine still has: on a busy machine it is late."""
 _START_SECONDS = 10.0
 _KILLED = 137
 
@@ -84,7 +87,7 @@ class Commands:
                         attached = await self._start(running, exec_id, max_output_bytes)
                     except StartRefusedError as refusal:
                         return await self._refuse(refusal)
-                    said = await self._follow(attached, exec_id, stdin)
+                    said = await self._follow(running, attached, exec_id, stdin)
             except TimeoutError:
                 if not limit.expired():
                     raise
@@ -251,7 +254,9 @@ class Commands:
             return ExecResult(exit_code=126, stderr=refusal.message.encode())
         raise SandboxError(f"the command was not started: {refusal.message}")
 
-    async def _follow(self, attached: Attached, exec_id: str, stdin: bytes) -> Mapping[str, Any]:
+    async def _follow(
+        self, running: Running, attached: Attached, exec_id: str, stdin: bytes
+    ) -> Mapping[str, Any]:  # Any: JSON of the engine
         """Read a command's output until its first process has ended; return what the engine says of it."""
         tasks = [asyncio.create_task(attached.read())]
         reading = tasks[0]
@@ -267,7 +272,7 @@ class Commands:
                 {reading} | ({leader} if leader else set()), return_when=asyncio.FIRST_COMPLETED
             )
             if not reading.done():
-                await _wait_quiet(attached, reading)
+                await self._wait_rest(running, attached, reading)
             said = await self._inspect(exec_id)
             pause = 0.01
             while said["Running"] or said["ExitCode"] is None:  # it closed its output and goes on
@@ -282,6 +287,19 @@ class Commands:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _wait_rest(self, running: Running, attached: Attached, reading: asyncio.Task[None]) -> None:
+        """Wait for what an ended process wrote: to the end where none that it started can hold it open."""
+        view = self._life.view
+        done, _ = await asyncio.wait({reading}, timeout=_SOON_SECONDS)
+        if done:
+            return
+        if view is not None:
+            choose = self._make_choice(running, view.init, None)
+            if not await asyncio.to_thread(lambda: choose(view.list_processes())):
+                await asyncio.wait({reading}, timeout=_ENGINE_SECONDS)
+                return
+        await _wait_quiet(attached, reading)
 
     async def _wait_leader(self, exec_id: str, view: HostView) -> None:
         """Wait until a command's first process has ended."""
