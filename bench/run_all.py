@@ -1,6 +1,6 @@
 """Run the benches one after the other; `make bench` does it. Quiet machine, please.
 
-python bench/run_all.py [listing] [answers] [engine] [rollouts] [workers] [lag] [grpo] [sft] [sft-data] [sandboxes]
+python bench/run_all.py [listing] [answers] [engine] [rollouts] [workers] [lag] [grpo] [sft] [sft-data] [sandboxes] [trials]
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ BENCHES = {
     "sft": "sft_step.py",
     "sft-data": "sft_validate.py",
     "sandboxes": "sandbox_start.py",
+    "trials": "harbor_trials.py",
 }
 
 

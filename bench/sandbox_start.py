@@ -19,6 +19,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from castform.sandbox import load_provider
 from castform.sandbox.contract import BoxRequest, Limits, Sandbox, SandboxProvider
@@ -91,8 +92,20 @@ class DockerBaseline:
         await run("docker", "rm", "--force", self._box)
 
 
+def make_bwrap_root() -> list[str]:
+    """Return options for a root of this machine's programs alone: all of `/` brings each of its mounts along."""
+    words = ["--unshare-all", "--ro-bind", "/usr", "/usr", "--proc", "/proc", "--dev", "/dev"]
+    for name in ("bin", "lib", "lib64"):
+        place = Path("/", name)
+        if place.is_symlink():
+            words += ["--symlink", str(place.readlink()), f"/{name}"]
+        elif place.exists():
+            words += ["--ro-bind", f"/{name}", f"/{name}"]
+    return words
+
+
 class BubblewrapBaseline:
-    """`bwrap … true` over this machine's root: new namespaces of every kind, no limits, no disk."""
+    """`bwrap … true` over this machine's programs: new namespaces of every kind, no limits, no disk."""
 
     name = "bubblewrap"
 
@@ -103,7 +116,7 @@ class BubblewrapBaseline:
         pass
 
     async def measure(self, measured: Measured) -> None:
-        words = ["--unshare-all", "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--", "true"]
+        words = [*make_bwrap_root(), "--", "true"]
         await measured.time("bubblewrap run", lambda: run("bwrap", *words))
 
     async def close(self) -> None:
