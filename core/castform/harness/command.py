@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -123,13 +123,13 @@ class CommandHarness:
         launch = make_launch(self.section, task, values, extras)
         keys = [each.api_key for each in (endpoint, inside) if each is not None]
         try:
-            await self._prepare(sandbox, launch, place)
-            result = await self._execute(sandbox, launch, place)
+            await self._prepare(sandbox, launch, place, keys)
+            result = await self._execute(sandbox, launch, place, keys)
         finally:
             await self._clean_up(sandbox, launch, place)
         metadata = {**result.metadata, "seconds": round(self.clock() - started, 3), "harness": self.name}
         metadata |= {"version": self.version} if self.version else {}
-        return replace(result, output=_hide(result.output, keys), metadata=metadata)
+        return replace(result, metadata=metadata)
 
     async def _make_place(self, task: AgentTask, sandbox: Sandbox, deadline: float, limit: float) -> Place:
         """Make the run's own folder, the program's user's, and the log folder; look where things are."""
@@ -166,7 +166,7 @@ class CommandHarness:
         if made.exit_code != 0:
             raise HarnessError(f"{self.name}: cannot make {path}: {made.error_text.strip()[-500:]}")
 
-    async def _prepare(self, sandbox: Sandbox, launch: Launch, place: Place) -> None:
+    async def _prepare(self, sandbox: Sandbox, launch: Launch, place: Place, keys: Sequence[str]) -> None:
         """Write the files and run `prepare`, as the program's user."""
         if launch.user and launch.files:  # or the folders above them would be root's
             folders = sorted({str(PurePosixPath(file.path).parent) for file in launch.files})
@@ -187,10 +187,12 @@ class CommandHarness:
             raise HarnessError(f"{self.name}: prepare took all of the program's time") from error
         if done.exit_code != 0:
             raise HarnessError(
-                f"{self.name}: prepare ended with {done.exit_code}: {done.error_text.strip()[-2000:]}"
+                f"{self.name}: prepare ended with {done.exit_code}: {_hide(done.error_text, keys).strip()[-2000:]}"
             )
 
-    async def _execute(self, sandbox: Sandbox, launch: Launch, place: Place) -> HarnessResult:
+    async def _execute(
+        self, sandbox: Sandbox, launch: Launch, place: Place, keys: Sequence[str]
+    ) -> HarnessResult:
         left = place.deadline - self.clock()
         status: HarnessStatus
         code: int | None = None
@@ -213,9 +215,9 @@ class CommandHarness:
             code = done.exit_code
             await self._check_started(sandbox, launch, done)
             status = self._judge(done)
-        output = _show(done)
+        output = _show(done, keys)
         await self._log(sandbox, place, output)
-        trajectory, note = await self._read_trajectory(sandbox, launch.trajectory)
+        trajectory, note = await self._read_trajectory(sandbox, launch.trajectory, keys)
         return HarnessResult(
             status=status, exit_code=code, output=output, trajectory=trajectory, metadata=note
         )
@@ -252,12 +254,13 @@ class CommandHarness:
             return
 
     async def _read_trajectory(
-        self, sandbox: Sandbox, path: str | None
+        self, sandbox: Sandbox, path: str | None, keys: Sequence[str]
     ) -> tuple[Mapping[str, Any] | None, dict[str, Any]]:  # Any: ATIF; plain metadata
         if path is None:
             return None, {}
         try:
-            data = json.loads(await sandbox.read_file(path, max_bytes=MAX_TRAJECTORY_BYTES))
+            text = (await sandbox.read_file(path, max_bytes=MAX_TRAJECTORY_BYTES)).decode()
+            data = json.loads(_hide(text, keys))
         except (SandboxFileError, ValueError, RecursionError) as error:
             return None, {"trajectory_fault": f"{path}: {error}"}
         if not isinstance(data, dict) or not isinstance(data.get("steps"), list):
@@ -277,11 +280,11 @@ class CommandHarness:
             return
 
 
-def _show(done: ExecResult) -> str:
-    """Return the tails of both outputs as one text."""
-    parts = [_tail(done.text, done.stdout_dropped)]
+def _show(done: ExecResult, keys: Sequence[str]) -> str:
+    """Return the tails of both outputs as one text, without keys."""
+    parts = [_tail(_hide(done.text, keys), done.stdout_dropped)]
     if done.stderr:
-        parts.append(f"[stderr]\n{_tail(done.error_text, done.stderr_dropped)}")
+        parts.append(f"[stderr]\n{_tail(_hide(done.error_text, keys), done.stderr_dropped)}")
     return "\n".join(part for part in parts if part)
 
 
@@ -290,7 +293,7 @@ def _tail(text: str, dropped: int) -> str:
     return f"[… the start is left out]\n{text[-KEPT_CHARACTERS:]}" if cut else text
 
 
-def _hide(text: str, keys: list[str]) -> str:
+def _hide(text: str, keys: Sequence[str]) -> str:
     for key in keys:
         if len(key) > 3:
             text = text.replace(key, "[key]")

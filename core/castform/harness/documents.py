@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Any, Literal
 
-from castform.harness.template import STRUCTURED, render_value, split_template
+from castform.harness.shell_quotes import quote_value
+from castform.harness.template import STRUCTURED, fill_script, render, render_value, split_template
 
 FileFormat = Literal["json", "toml", "shell", "text"]
 _SUFFIXES: Mapping[str, FileFormat] = {
@@ -65,12 +65,6 @@ def render_document(data: object, values: Mapping[str, object]) -> Any:  # plain
     return data
 
 
-def render_text(text: str, values: Mapping[str, object], *, quote: Callable[[str], str] = str) -> str:
-    """Return a plain file's text; `quote` makes each value safe for where it stands."""
-    pieces = split_template(text)
-    return "".join(p if isinstance(p, str) else quote(str(values[p.name])) for p in pieces)
-
-
 def write_document(data: Mapping[str, Any], format: FileFormat) -> bytes:
     """Return plain data as JSON or TOML, UTF-8."""
     text = json.dumps(data, indent=2, ensure_ascii=False) + "\n" if format == "json" else write_toml(data)
@@ -84,8 +78,11 @@ def write_content(
     if format in ("json", "toml"):
         data = parse_document(content, format) if isinstance(content, str) else content
         return write_document(render_document(data, values), format)
-    quote = shlex.quote if format == "shell" else str
-    return render_text(str(content), values, quote=quote).encode("utf-8", "replace")
+    if format == "shell":
+        text = fill_script(str(content), lambda name, quote: quote_value(str(values[name]), quote))
+    else:
+        text = render(str(content), values)
+    return text.encode("utf-8", "replace")
 
 
 def find_misplaced(text: str) -> set[str]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from castform.harness.contract import AgentTask, HarnessError, McpServer
 from castform.harness.documents import (
+    FileFormat,
     guess_format,
     list_texts,
     merge_tables,
@@ -176,13 +177,13 @@ def list_used(section: HarnessSection) -> set[str]:
     for path, file in section.files.items():
         if file.literal:
             continue
-        for text in _list_file_texts(path, file.content, file.format):
-            used |= list_placeholders(text)
+        kind = file.format or guess_format(path)
+        for text in _list_file_texts(file.content, kind):
+            used |= list_placeholders(text, shell=kind == "shell")
     return used
 
 
-def _list_file_texts(path: str, content: object, format: object) -> Iterable[str]:
-    kind = format or guess_format(path)
+def _list_file_texts(content: object, kind: FileFormat) -> Iterable[str]:
     if isinstance(content, str) and kind in ("json", "toml"):
         content = parse_document(content, kind)
     return list_texts(content)

@@ -203,7 +203,11 @@ def _find_file_faults(path: str, file: FileSection) -> Iterator[str]:
     structured = format in ("json", "toml")
     for text in list_texts(content):
         try:
-            misplaced = find_misplaced(text) if structured else list_placeholders(text) & STRUCTURED
+            misplaced = (
+                find_misplaced(text)
+                if structured
+                else list_placeholders(text, shell=format == "shell") & STRUCTURED
+            )
         except TemplateError as error:
             yield str(error)
             continue

@@ -8,9 +8,10 @@ instruction and no key can end a quote or start a command. There `${NAME}` is th
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
+from castform.harness.shell_quotes import ShellQuotes, quote_variable
 from castform.plugins.names import suggest_names
 
 PLACEHOLDERS: Mapping[str, str] = {
@@ -91,7 +92,9 @@ def _find_braces(text: str, *, shell: bool) -> Iterator[tuple[int, int, str | No
 
 
 def list_placeholders(text: str, *, shell: bool = False) -> set[str]:
-    """Return the names in a text that is known to be right."""
+    """Return the names in a text. TemplateError for one that is wrong."""
+    if shell:
+        return render_shell(text)[1]
     return {p.name for p in split_template(text, shell=shell) if isinstance(p, Placeholder)}
 
 
@@ -112,37 +115,42 @@ def render_shell(script: str) -> tuple[str, set[str]]:
     """Return a script with references in place of placeholders, and the names it refers to.
 
     Values go in as variables CASTFORM_<NAME>. Quotes that stand around a placeholder are minded:
-    `{model}`, `"{model}"` and `'{model}'` all mean the value, whatever is in it.
+    `{model}`, `"{model}"` and `'{model}'` all mean the value, whatever is in it. TemplateError for a
+    placeholder in a here-document or in backquotes.
+    """
+    names: set[str] = set()
+
+    def refer(name: str, quote: str) -> str:
+        names.add(name)
+        return quote_variable(variable_name(name), quote)
+
+    return fill_script(script, refer), names
+
+
+def fill_script(script: str, write: Callable[[str, str], str]) -> str:
+    """Return a script with each placeholder as `write` has it, given its name and the quotes open there.
+
+    TemplateError for one in a here-document or in backquotes.
     """
     written: list[str] = []
-    names: set[str] = set()
-    quote = ""
+    quotes = ShellQuotes()
     for piece in split_template(script, shell=True):
         if isinstance(piece, str):
-            quote = _follow_quotes(piece, quote)
+            quotes.read(piece)
             written.append(piece)
-            continue
-        names.add(piece.name)
-        reference = f"${{{variable_name(piece.name)}}}"
-        written.append({"": f'"{reference}"', '"': reference, "'": f"'\"{reference}\"'"}[quote])
-    return "".join(written), names
+        elif quotes.is_document:
+            raise TemplateError(
+                f"{{{piece.name}}} stands in a here-document, where a value could end it; pass a file, "
+                f"or print it: printf '%s' {{{piece.name}}}"
+            )
+        elif quotes.is_backquoted:
+            raise TemplateError(f"{{{piece.name}}} stands in backquotes; write $(…) instead")
+        else:
+            written.append(write(piece.name, quotes.quote))
+            quotes.pass_value()
+    return "".join(written)
 
 
 def variable_name(name: str) -> str:
     """Return the environment variable that carries a placeholder's value into a script."""
     return VARIABLE_PREFIX + name.upper()
-
-
-def _follow_quotes(text: str, quote: str) -> str:
-    """Return the quote that is open at the end of a piece of shell."""
-    escaped = False
-    for char in text:
-        if escaped:
-            escaped = False
-        elif char == "\\" and quote != "'":
-            escaped = True
-        elif not quote and char in "'\"":
-            quote = char
-        elif char == quote:
-            quote = ""
-    return quote

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 SHELL_NAMES = frozenset(
     {"", "sh", "bash", "shell", "zsh", "console", "terminal", "shell-session", "shellscript"}
 )
-_FENCE = re.compile(r"^\s{0,3}(`{3,}|~{3,})[ \t]*([\w+.-]*)[^\n`]*$")
-_INLINE = re.compile(r"^\s*```[ \t]*(?:sh|bash|shell)[ \t]+(\S[^\n`]*?)[ \t]*```\s*$")
+# possessive: a model that repeats itself without end writes lines that are slow to give up on
+_FENCE = re.compile(r"^\s{0,3}(`{3,}+|~{3,}+)[ \t]*+([\w+.-]*+)[^\n`]*+$")
+_INLINE = re.compile(r"^\s*+```[ \t]*+(?:sh|bash|shell)[ \t]++([^\s`][^\n`]*+)```\s*+$")
 _THINKING = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL)
 _DONE = re.compile(r"[\s*_`#>.!-]*done[\s*_`.!]*", re.IGNORECASE)
 _PROMPT = re.compile(r"^\s*(?:[\w.@~:/-]*)?[$#] (.*)$")
@@ -52,14 +53,14 @@ def read_reply(text: str) -> ReadReply:
 def _split(text: str) -> list[tuple[str | None, str]]:
     """Return blocks as (language, content), and every line outside of them as (None, line)."""
     parts: list[tuple[str | None, str]] = []
-    lines = text.splitlines()
+    lines = _list_lines(text)
     place = 0
     while place < len(lines):
         line = lines[place]
         place += 1
         inline = _INLINE.match(line)
         if inline:
-            parts.append(("sh", inline.group(1)))
+            parts.append(("sh", inline.group(1).rstrip(" \t")))
             continue
         fence = _FENCE.match(line)
         if fence is None:
@@ -74,6 +75,11 @@ def _split(text: str) -> list[tuple[str | None, str]]:
     return parts
 
 
+def _list_lines(text: str) -> list[str]:
+    """Return lines as a shell has them; `splitlines` also ends them at characters that scripts may hold."""
+    return text.replace("\r\n", "\n").split("\n")
+
+
 def _closes(line: str, fence: str) -> bool:
     bare = line.strip()
     return len(bare) >= len(fence) and set(bare) == {fence[0]}
@@ -81,7 +87,7 @@ def _closes(line: str, fence: str) -> bool:
 
 def _clean(body: str, kind: str) -> str:
     """Return a block's script: in a copied terminal session, what stands after the prompts."""
-    lines = body.strip("\n").splitlines()
+    lines = _list_lines(body.strip("\n"))
     typed = [
         match.group(1)
         for line in lines

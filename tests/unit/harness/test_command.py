@@ -253,10 +253,25 @@ async def test_a_trajectory_file_is_read_and_a_wrong_one_is_noted(box, make_harn
     assert done.trajectory is None and "no ATIF document" in done.metadata["trajectory_fault"]
 
 
-async def test_keys_never_come_back_in_the_output(box, make_harness, make_task, endpoint):
-    harness = make_harness('[harness]\ncommand = "env"\nenv = { KEY = "{api_key}" }\n')
-    done = await harness.run(make_task(), box, endpoint)
-    assert "KEY=[key]" in done.output and "sk-" not in done.output
+async def test_keys_never_come_back_in_outputs_logs_trajectories_or_errors(
+    box, make_harness, make_task, endpoint
+):
+    toml = """
+        [harness]
+        command = 'printf "{{\\"steps\\": [\\"$KEY\\"]}}" > t.json; env; printf "%s%032750d" "$KEY" 0'
+        env = { KEY = "{api_key}" }
+        trajectory = "{workdir}/t.json"
+        """
+    task = make_task()
+    done = await make_harness(toml).run(task, box, endpoint)
+    logged = (await box.read_file(f"{task.log_dir}/my-agent.txt")).decode()
+    assert done.output == logged and "[key]000" in done.output
+    assert done.trajectory == {"steps": ["[key]"]}
+    with pytest.raises(HarnessError) as failed:
+        await make_harness(toml, prepare="echo $KEY >&2; exit 3").run(task, box, endpoint)
+    assert "[key]" in str(failed.value)
+    # no part of a key either: the first characters of this box's keys are the same
+    assert not any("sk-" in text for text in (done.output, str(done.trajectory), str(failed.value)))
 
 
 async def test_prepare_runs_first_and_its_failure_is_no_result(box, make_harness, make_task, endpoint):

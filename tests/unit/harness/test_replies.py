@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -60,6 +62,26 @@ def test_cutting_keeps_head_and_tail(text, limit):
         if len(text) <= limit
         else cut.startswith(text[: limit // 2]) and cut.endswith(text[-(limit // 2) :])
     )
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "```sh a" + " " * 200_000 + "x",
+        "~" * 200_000 + "`",
+        "```" + "a" * 200_000 + "`",
+        "```" + " " * 200_000 + "`",
+    ],
+    ids=["spaces", "tildes", "letters", "blanks"],
+)
+def test_a_model_that_repeats_itself_without_end_is_read_at_once(line):
+    started = time.process_time()
+    assert read_reply(line).commands == ()
+    assert time.process_time() - started < 5
+
+
+def test_a_command_keeps_characters_that_end_lines_elsewhere_only():
+    assert read_reply("```sh\necho 'a\u2028b\x0cc'\r\nls\n```").commands == ("echo 'a\u2028b\x0cc'\nls",)
 
 
 def test_messages_of_other_agents_documents_are_read():

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from castform.harness.documents import write_content, write_toml
+from castform.harness.scripts import find_script
 from castform.harness.template import TemplateError, list_placeholders, render, render_shell, variable_name
 
 LAW = settings(max_examples=40, deadline=None)
@@ -69,6 +70,53 @@ def test_the_shell_gives_back_every_value(value, place):
         ["sh", "-c", script], env={variable_name("model"): value}, capture_output=True, check=True
     )
     assert done.stdout.decode() == ("ab" if "a" in place else "") + value
+
+
+NASTY = 'it\'s "q" $(echo bad) `echo bad`  two  \\ * {x} \\\nEOF\n#c'
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "# don't\nprintf %s {model}",
+        "cat >/dev/null <<'A'\nit's\nA\nprintf %s '{model}'",
+        "x=$((1<<2)); : ${x#it} a#b\\'; printf %s {model}",
+        'printf %s "$(printf "%s" "{model}")"',
+        "printf %s \"$(printf %s '{model}')\"",
+        'f() {{ printf %s "${1}"; }}; (f {model})',
+    ],
+    ids=["comment", "here-document", "arithmetic", "substitution", "single in substitution", "function"],
+)
+def test_quotes_of_a_script_are_followed_as_the_shell_does(script):
+    written, names = render_shell(script)
+    env = {variable_name("model"): NASTY} if names else {}
+    for text, variables in ((written, env), (write_content(script, "shell", {"model": NASTY}).decode(), {})):
+        done = subprocess.run(["sh", "-c", text], env=variables, capture_output=True, check=True)
+        assert done.stdout.decode() == NASTY
+
+
+@pytest.mark.parametrize(
+    "script", ["cat <<EOF\n{model}\nEOF", "cat <<-'A B'\n{model}\nA B", "x=`cat {model}`"]
+)
+def test_a_place_where_no_value_is_safe_is_refused(script):
+    with pytest.raises(TemplateError, match="stands in"):
+        list_placeholders(script, shell=True)
+
+
+@pytest.mark.parametrize(
+    ("command", "place"),
+    [
+        (["bash", "-lc", "x"], 2),
+        (["env", "A=1", "bash", "-o", "pipefail", "-ec", "x"], 6),
+        (["timeout", "9", "/bin/busybox", "sh", "-c", "x"], 5),
+        (["bash", "run.sh", "-c", "x"], None),
+        (["sh", "/opt/agent.sh", "-config", "x"], None),
+        (["python", "-c", "x"], None),
+        (["bash", "-c"], None),
+    ],
+)
+def test_the_script_of_a_command_is_what_its_shell_reads(command, place):
+    assert find_script(command) == place
 
 
 @pytest.mark.parametrize("text", ["{", "}", "a {b", "{}", "{ model }", "{Model}", "{model"])
