@@ -12,6 +12,7 @@ import pytest
 from castform.calls import ModelCall
 from castform.endpoint import SessionSpec
 from castform_trainer.gateway.dialects import ANTHROPIC, CHAT, RESPONSES, Dialect
+from castform_trainer.gateway.dialects.contract import Waiting
 from castform_trainer.gateway.dialects.responses.store import keep_response
 from castform_trainer.gateway.errors import ApiError
 from castform_trainer.gateway.sessions import Session
@@ -153,9 +154,20 @@ def test_a_request_that_is_wrong_anywhere_is_refused_in_words(dialect: Dialect, 
                 place = place[key]
             place[path[-1]] = odd
             try:
-                dialect.read(json.dumps(wrong).encode(), session, "m")
+                request = dialect.read(json.dumps(wrong).encode(), session, "m")
+                assert dialect.keep_alive(request, Waiting(digest="d", created=0, beats=0))
             except ApiError as error:
                 refused += 1
                 assert error.status in (400, 404) and error.message
                 assert json.dumps(dialect.describe_error(error))
     assert refused > 50
+
+
+@pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e999"])
+@pytest.mark.parametrize("dialect", [ANTHROPIC, RESPONSES, CHAT], ids=["anthropic", "responses", "chat"])
+def test_a_number_that_no_json_can_hold_is_refused_wherever_it_stands(dialect: Dialect, number: str) -> None:
+    body = {**MESSAGES, "input": "x", "metadata": {"a": "HERE"}}
+    data = json.dumps(body).replace('"HERE"', number).encode()
+    with pytest.raises(ApiError) as refused:
+        dialect.read(data, open_session(), "m")
+    assert refused.value.code == "invalid_json"

@@ -50,6 +50,7 @@ def test_hermes_takes_calls_out_and_keeps_the_text_around_them():
     [
         '<tool_call>{"name": "find", "arguments": {"word": }}</tool_call>',
         '<tool_call>{"name": "find", "arguments": {"word": NaN}}</tool_call>',
+        '<tool_call>{"name": "find", "arguments": {"word": 1e999}}</tool_call>',
         '<tool_call>{"name": 5, "arguments": {}}</tool_call>',
         '<tool_call>{"name": "find", "arguments": [1]}</tool_call>',
         '<tool_call>{"name": "find", "arguments": {"word": "a"}}',

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -14,6 +13,7 @@ from castform_trainer.gateway.echoes import restore_calls
 from castform_trainer.gateway.errors import ApiError
 from castform_trainer.gateway.messages import Message, chain_digests, normalize_messages
 from castform_trainer.gateway.sampling import AskedSampling, read_sampling
+from castform_trainer.gateway.strict_json import parse_json
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,7 +45,7 @@ class ChatRequest:
 def parse_json_object(data: bytes) -> dict[str, Any]:
     """Return the JSON object that a body holds; ApiError 400 `invalid_json` otherwise."""
     try:
-        body = json.loads(data)
+        body = parse_json(data)
     except (ValueError, RecursionError) as error:
         raise ApiError(400, "invalid_json", f"the body is not valid JSON: {error}") from error
     if not isinstance(body, dict):

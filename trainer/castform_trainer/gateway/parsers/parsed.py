@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from castform_trainer.gateway.strict_json import parse_json
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ParsedCall:
@@ -50,10 +52,6 @@ def make_call(value: Any) -> ParsedCall | None:
 def load_json(text: str) -> Any:
     """Return decoded JSON, or None for text that is not JSON (or holds NaN and the like)."""
     try:
-        return json.loads(text, parse_constant=_refuse_constant)
+        return parse_json(text)
     except (ValueError, RecursionError):
         return None
-
-
-def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")

@@ -47,6 +47,8 @@ def read_responses_request(data: bytes, session: Session, model: str) -> ChatReq
     instructions = body.get("instructions")
     if instructions is not None and not isinstance(instructions, str):
         raise ApiError(400, "invalid_parameter", "instructions must be text", param="instructions")
+    if not isinstance(body.get("reasoning") or {}, dict):
+        raise ApiError(400, "invalid_parameter", "reasoning must be an object", param="reasoning")
     items = [*list_history(session, body.get("previous_response_id")), *list_items(body.get("input") or [])]
     include = body.get("include") or []
     if not isinstance(include, list):
