@@ -11,16 +11,20 @@ import sys
 
 from castform.safe_text import safe_text
 
+NOTE = 25
+"""Level of what a user should know though nothing is wrong: above INFO, so it is shown, below WARNING."""
+
 
 def show_logs(*, verbose: bool) -> None:
     """Send log records to stderr; `verbose` shows all of them, with tracebacks."""
+    logging.addLevelName(NOTE, "NOTE")
     handler = logging.StreamHandler(sys.stderr)
     if verbose:
         handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
     else:
         handler.setFormatter(_OneLine())
         handler.addFilter(_FirstOfAKind())
-    logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, handlers=[handler])
+    logging.basicConfig(level=logging.INFO if verbose else NOTE, handlers=[handler])
 
 
 class _FirstOfAKind(logging.Filter):

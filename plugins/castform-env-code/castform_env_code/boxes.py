@@ -12,7 +12,7 @@ from benchmax.envs import RolloutFailure
 from castform.sandbox import load_provider
 from castform.sandbox.contract import BoxRequest, ExecResult, SandboxProvider
 from castform.sandbox.contract import Limits as BoxLimits
-from castform.sandbox.errors import ExecTimeoutError, SandboxError
+from castform.sandbox.errors import ExecTimeoutError, SandboxError, SandboxStartError
 from castform.sandbox.pool import WarmPool
 from castform_env_code.candidate import (
     CHILD,
@@ -59,7 +59,7 @@ class CandidateBoxes:
         try:
             ending, output, code = await self._exec(sent, limits)
         except SandboxError as error:
-            raise RolloutFailure("sandbox_error", str(error)) from error
+            raise RolloutFailure("sandbox_error", self._explain(error)) from error
         if (
             ending == "flood"
         ):  # of what was written the end alone is kept, and nothing in it can be told apart
@@ -73,6 +73,12 @@ class CandidateBoxes:
         if self._provider is not None:
             await self._provider.aclose()
         self._pool = self._provider = None
+
+    def _explain(self, error: SandboxError) -> str:
+        said = f"{error} ({error.hint})" if error.hint else str(error)
+        if isinstance(error, SandboxStartError) and self._image is None and self._request.image is not None:
+            said += f"; {IMAGE} is the default, --set env.image=NAME names another with a whole Python"
+        return said
 
     async def _exec(self, sent: bytes, limits: Limits) -> tuple[Ending, bytes, int]:
         provider = await self._get_provider()

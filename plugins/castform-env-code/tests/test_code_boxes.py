@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
-import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,25 +27,7 @@ SOURCES = {
     "too long": "#" * 60_000,
 }
 FEW = ("right", "leaves", "floods")
-
-
-@pytest.fixture(scope="module")
-def python_image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """An image with this machine's own Debian Python: no registry is needed for it."""
-    library = Path("/usr/lib/python3.11")
-    if not (library / "json").is_dir():
-        pytest.skip("needs Debian's python3.11 to make an image of")
-    context, name = tmp_path_factory.mktemp("image"), "castform/code-test:local"
-    left_out = shutil.ignore_patterns("test", "tests", "idlelib", "__pycache__", "config-*", "ensurepip")
-    shutil.copytree(library, context / "library", ignore=left_out, symlinks=True)
-    shutil.copy("/usr/bin/python3.11", context / "python3.11")
-    dockerfile = (
-        "FROM castform/base:local\nCOPY library /usr/lib/python3.11\nCOPY python3.11 /usr/bin/python3.11\n"
-    )
-    (context / "Dockerfile").write_text(dockerfile)
-    subprocess.run(["docker", "build", "-q", "-t", name, str(context)], check=True, capture_output=True)
-    yield name
-    subprocess.run(["docker", "rmi", name], check=True, capture_output=True)
+IMAGE = "castform/base:local"
 
 
 def in_boxes(sandbox: str, sources: dict[str, str], image: str | None) -> dict[str, CandidateRun]:
@@ -97,13 +77,13 @@ def test_a_bubblewrap_box_judges_code_as_the_confined_process_does() -> None:
 
 
 @pytest.mark.docker
-def test_a_docker_box_judges_code_as_the_confined_process_does(python_image: str) -> None:
-    check_same_judgement("docker", python_image, names=FEW)
+def test_a_docker_box_judges_code_as_the_confined_process_does() -> None:
+    check_same_judgement("docker", IMAGE, names=FEW)
 
 
 @pytest.mark.docker
-async def test_the_environment_pays_gold_in_docker_boxes(python_image: str) -> None:
-    args = {"sandbox": "docker", "warm_boxes": 1, "image": python_image}
+async def test_the_environment_pays_gold_in_docker_boxes() -> None:
+    args = {"sandbox": "docker", "warm_boxes": 1, "image": IMAGE}
     environment = load_environment("code/easy", args).environment
     (example,) = list(await environment.create_dataset("train", Path(), max_examples=1))
     replies = [environment.gold(example), "```python\nimport os\nos.system('reboot')\n```"]
@@ -117,6 +97,13 @@ async def test_the_environment_pays_gold_in_docker_boxes(python_image: str) -> N
 def test_an_image_without_a_whole_python_fails_the_rollout_and_pays_nothing() -> None:
     with pytest.raises(RolloutFailure, match="the box has no whole python3"):
         in_boxes("docker", {"right": SOURCES["right"]}, "castform/busybox:local")
+
+
+@pytest.mark.docker
+def test_a_default_image_that_cannot_be_had_is_named_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("castform_env_code.boxes.IMAGE", "127.0.0.1:1/nosuch:local")
+    with pytest.raises(RolloutFailure, match=r"nosuch:local cannot be fetched.*--set env\.image=NAME"):
+        in_boxes("docker", {"right": SOURCES["right"]}, None)
 
 
 async def test_a_provider_that_is_not_there_fails_the_rollout_and_pays_nothing() -> None:

@@ -24,6 +24,8 @@ FOLDER = "/task"
 AUTO = ("docker", "bubblewrap")
 """What `auto` tries, in this order."""
 LARGEST_FOLDER = 8 << 20  # bytes that are read out of a box
+NOTE = 25
+"""Log level between INFO and WARNING, which castform's command line shows as a note."""
 
 logger = logging.getLogger(__name__)
 
@@ -128,7 +130,9 @@ async def choose_provider(name: str) -> tuple[SandboxProvider, bool]:
                 raise
             faults.append(f"{candidate}: {error}")
             continue
-        logger.info("shell tasks run in %s boxes", candidate)
+        if name == "auto":
+            passed_over = "".join(f"; {fault}" for fault in faults)
+            logger.log(NOTE, "shell tasks run in %s boxes (sandbox is 'auto'%s)", candidate, passed_over)
         return provider, found.isolated
     raise MissingError(
         f"no sandbox works here ({'; '.join(faults)})",

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from castform_env_shell.boxes import choose_provider
+from castform_env_shell.boxes import NOTE, choose_provider
 from castform_env_shell.replies import write_block
 
 from castform.plugins import load_environment
@@ -18,6 +18,15 @@ BOXES = [
     pytest.param("bubblewrap", marks=pytest.mark.bubblewrap),
 ]
 IMAGES = {"docker": "castform/base:local", "bubblewrap": None}
+
+
+async def choose(name: str, caplog: pytest.LogCaptureFixture) -> tuple[str, bool, list[str]]:
+    """Return the provider's name, whether it isolates, and what the command line shows of its choice."""
+    with caplog.at_level(NOTE, logger=choose_provider.__module__):
+        provider, isolated = await choose_provider(name)
+    await provider.aclose()
+    shown = [record.getMessage() for record in caplog.records if record.name == choose_provider.__module__]
+    return provider.name, isolated, shown
 
 
 async def score_all(environment: Any, example: Any, replies: list[str]) -> list[Any]:
@@ -62,10 +71,25 @@ async def test_attacks_earn_nothing(sandbox: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.docker
-async def test_auto_takes_docker_where_an_engine_answers() -> None:
-    provider, isolated = await choose_provider("auto")
-    await provider.aclose()
-    assert (provider.name, isolated) == ("docker", True)
+async def test_auto_takes_docker_where_an_engine_answers_and_says_so(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    shown = ["shell tasks run in docker boxes (sandbox is 'auto')"]
+    assert await choose("auto", caplog) == ("docker", True, shown)
+
+
+@pytest.mark.bubblewrap
+async def test_auto_says_what_it_passed_over(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere.sock")
+    name, isolated, (shown,) = await choose("auto", caplog)
+    assert (name, isolated) == ("bubblewrap", True)
+    assert shown.startswith("shell tasks run in bubblewrap boxes (sandbox is 'auto'; docker: ")
+
+
+async def test_a_provider_that_was_named_needs_no_note(caplog: pytest.LogCaptureFixture) -> None:
+    assert await choose("process", caplog) == ("process", False, [])
 
 
 async def test_auto_never_falls_back_to_running_unconfined(monkeypatch: pytest.MonkeyPatch) -> None:

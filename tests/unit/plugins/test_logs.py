@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from castform.cli.logs import show_logs
+from castform.cli.logs import NOTE, show_logs
 
 
 @pytest.fixture
@@ -38,6 +38,12 @@ def test_a_kind_is_shown_once_on_one_line_with_its_cause(show, capsys) -> None:
     assert capsys.readouterr().err == (
         "warning: compute_reward failed for 0: ValueError: reward\\x1b[31m 0 (-v shows the traceback)\n"
     )
+
+
+def test_a_note_is_shown_though_it_is_no_warning(show, capsys) -> None:
+    show(verbose=False)
+    logging.getLogger("castform.x").log(NOTE, "commands run in boxes")
+    assert capsys.readouterr().err == "note: commands run in boxes\n"
 
 
 def test_verbose_shows_every_record_with_its_traceback(show, capsys) -> None:
