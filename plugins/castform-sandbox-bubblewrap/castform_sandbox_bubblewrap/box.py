@@ -200,9 +200,11 @@ class BubblewrapBox:
                 await relay.aclose()
             await self._network.aclose()
         finally:
-            await self._first.end(keep_root=keep_root)
-            self._runner.close()
-            self.on_closed()
+            try:
+                await self._first.end(keep_root=keep_root)
+            finally:
+                self._runner.close()
+                self.on_closed()
 
     async def _download(self, source: str, target: Path, max_bytes: int) -> None:
         end, start = os.pipe2(os.O_CLOEXEC)

@@ -17,12 +17,13 @@ from typing import IO
 
 from castform.sandbox.errors import SandboxGoneError, SandboxStartError
 from castform.sandbox.teardown import finish
+from castform.sandbox.trees import remove_tree
 from castform_sandbox_bubblewrap import seccomp
 from castform_sandbox_bubblewrap.channel import Channel
 from castform_sandbox_bubblewrap.command import make_command
 from castform_sandbox_bubblewrap.groups import kill_group, remove_groups
 from castform_sandbox_bubblewrap.machine import Machine
-from castform_sandbox_bubblewrap.place import BoxPlace, remove_folder
+from castform_sandbox_bubblewrap.place import BoxPlace
 
 _END_SECONDS = 5.0
 
@@ -62,7 +63,7 @@ class FirstProcess:
         remove_groups(self.groups)
         if keep_root is not None:
             self.place.root.rename(keep_root)
-        remove_folder(self.place.folder)
+        remove_tree(self.place.folder)
 
 
 async def start_first_process(

@@ -10,11 +10,12 @@ from pathlib import Path
 from castform.sandbox.contract import Limits
 from castform.sandbox.errors import SandboxError, SandboxStartError
 from castform.sandbox.teardown import finish
+from castform.sandbox.trees import remove_tree
 from castform_sandbox_bubblewrap.box import BubblewrapBox
 from castform_sandbox_bubblewrap.first_process import FirstProcess, start_first_process
 from castform_sandbox_bubblewrap.groups import remove_groups
 from castform_sandbox_bubblewrap.machine import Machine
-from castform_sandbox_bubblewrap.place import BoxPlace, make_id, make_place, remove_folder
+from castform_sandbox_bubblewrap.place import BoxPlace, make_id, make_place
 from castform_sandbox_bubblewrap.roots import Image
 
 _MIB = 1 << 20
@@ -130,4 +131,4 @@ async def _start(
 async def _clear(preparing: asyncio.Future[BoxPlace], groups: list[Path], place: Path) -> None:
     await asyncio.wait([preparing])
     await asyncio.to_thread(remove_groups, groups)
-    await asyncio.to_thread(remove_folder, place)
+    await asyncio.to_thread(remove_tree, place)

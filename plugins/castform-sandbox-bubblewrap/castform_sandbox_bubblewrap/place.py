@@ -15,7 +15,6 @@ import os
 import secrets
 import shutil
 import signal
-import stat
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from pathlib import Path
 from castform.sandbox.errors import SandboxStartError
 from castform.sandbox.owner import Owner, current_owner, is_alive
 from castform.sandbox.state import sandboxes_folder
+from castform.sandbox.trees import remove_tree
 from castform_sandbox_bubblewrap.config import BubblewrapConfig
 from castform_sandbox_bubblewrap.groups import remove_groups
 from castform_sandbox_bubblewrap.machine import Machine
@@ -95,12 +95,6 @@ def copy_root(source: Path, target: Path) -> None:
         )
 
 
-def remove_folder(folder: Path) -> None:
-    """Remove a folder that a hostile program wrote, also where it closed folders in it to us."""
-    if not folder.is_symlink() and folder.exists():
-        shutil.rmtree(folder, onerror=_open_and_retry)
-
-
 def reap_boxes(folder: Path) -> list[str]:
     """Remove what boxes of dead owners left; return their ids. Blocks."""
     removed: list[str] = []
@@ -114,7 +108,7 @@ def reap_boxes(folder: Path) -> list[str]:
             continue
         _kill_first_process(record.get("pid"), record.get("start"))
         remove_groups([Path(group) for group in record.get("groups", []) if Path(group).name == own.name])
-        remove_folder(own)
+        remove_tree(own)
         removed.append(own.name)
     return removed
 
@@ -183,16 +177,3 @@ def _copy_sparse(source: Path, target: Path) -> None:
                 data = os.pread(read.fileno(), min(1 << 20, place - begin), begin)
                 os.pwrite(written.fileno(), data, begin)
                 begin += len(data)
-
-
-def _open_and_retry(function: object, path: str, _: object) -> None:
-    parent = Path(path).parent
-    for place in (parent, Path(path)):
-        with contextlib.suppress(OSError):
-            if stat.S_ISDIR(place.lstat().st_mode):
-                place.chmod(0o700)
-    with contextlib.suppress(OSError):
-        if Path(path).is_dir() and not Path(path).is_symlink():
-            shutil.rmtree(path)
-        else:
-            Path(path).unlink()

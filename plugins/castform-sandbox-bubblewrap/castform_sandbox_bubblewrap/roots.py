@@ -13,9 +13,9 @@ from pathlib import Path
 
 from castform.sandbox.contract import ImageBuild
 from castform.sandbox.images import hash_build, lock_across_processes
+from castform.sandbox.trees import remove_tree
 from castform_sandbox_bubblewrap.base import COPIED, FOLDERS, make_base
 from castform_sandbox_bubblewrap.ignore import list_context
-from castform_sandbox_bubblewrap.place import remove_folder
 
 _FORMAT = "castform-bubblewrap-1"
 """Changes when what a root looks like does."""
@@ -60,7 +60,7 @@ async def find_image(folder: Path, owner: int | None, build: ImageBuild, base: I
     target = folder / "images" / name
     async with lock_across_processes(name, folder=folder / "locks"):
         if not (target / _RECORD).exists():
-            await asyncio.to_thread(remove_folder, target)
+            await asyncio.to_thread(remove_tree, target)
             target.mkdir(mode=0o700)
             image = await make(build, base, target / "root")
             _write_record(target, image)
@@ -85,7 +85,7 @@ def _name_base(owner: int | None) -> str:
 
 
 def _make_base(target: Path, owner: int | None) -> None:
-    remove_folder(target)
+    remove_tree(target)
     beside = target.with_name(f"{target.name}.{secrets.token_hex(4)}")
     (beside / "root").mkdir(parents=True)
     make_base(beside / "root", owner=owner)

@@ -19,7 +19,7 @@ from castform.sandbox.errors import MissingError, SandboxError
 from castform.sandbox.relay import ModelRelay
 from castform.sandbox.teardown import finish
 from castform_sandbox_docker.commands import Commands
-from castform_sandbox_docker.disk import INTERVAL_SECONDS
+from castform_sandbox_docker.disk import INTERVAL_SECONDS, describe_excess
 from castform_sandbox_docker.doors import Door, Doors
 from castform_sandbox_docker.files import Files
 from castform_sandbox_docker.life import Life
@@ -195,9 +195,7 @@ class DockerBox:
             used = await measure()
             pause = max(INTERVAL_SECONDS, 10 * (loop.time() - began))
             if used > limit:
-                await self._life.end(
-                    f"it wrote {used >> 20} MiB, more than the {limit >> 20} MiB of disk it may use"
-                )
+                await self._life.end(describe_excess(used, limit))
 
 
 async def _wait_for(task: asyncio.Task[None]) -> None:

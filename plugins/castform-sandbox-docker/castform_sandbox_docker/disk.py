@@ -12,6 +12,7 @@ import stat
 from collections.abc import Iterable
 from pathlib import Path
 
+from castform.sandbox.trees import BEYOND_MEASURE, measure_tree
 from castform_sandbox_docker.host_view import HostView
 
 INTERVAL_SECONDS = 1.0
@@ -20,33 +21,19 @@ FRESH_FILES_FLOOR = 1 << 20
 """Bytes that the engine itself writes into a new box."""
 
 
+def describe_excess(used: int, limit: int) -> str:
+    """Return why a box that has written more than it may is ended."""
+    if used >= BEYOND_MEASURE:
+        return "its folders lie so deep that what it wrote cannot be measured"
+    return f"it wrote {used >> 20} MiB, more than the {limit >> 20} MiB of disk it may use"
+
+
 def measure_folders(folders: Iterable[str], *, view: HostView | None) -> int:
     """Return the bytes that the files below some folders take up, and deleted ones that are still open."""
     seen: set[tuple[int, int]] = set()
-    total = sum(_measure_folder(Path(folder), seen) for folder in folders)
+    total = sum(measure_tree(Path(folder), seen) for folder in folders)
     if view is not None:
         total += _measure_deleted(view, seen)
-    return total
-
-
-def _measure_folder(folder: Path, seen: set[tuple[int, int]]) -> int:
-    total = 0
-    pending = [os.fspath(folder)]
-    while pending:
-        try:
-            with os.scandir(pending.pop()) as entries:
-                for entry in entries:
-                    with contextlib.suppress(OSError):
-                        status = entry.stat(follow_symlinks=False)
-                        if status.st_nlink > 1 and not stat.S_ISDIR(status.st_mode):
-                            if (status.st_dev, status.st_ino) in seen:
-                                continue
-                            seen.add((status.st_dev, status.st_ino))
-                        total += status.st_blocks * 512
-                        if stat.S_ISDIR(status.st_mode):
-                            pending.append(entry.path)
-        except OSError:
-            continue  # it was removed meanwhile
     return total
 
 

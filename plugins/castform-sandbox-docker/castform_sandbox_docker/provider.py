@@ -24,6 +24,7 @@ from castform.sandbox.errors import (
 from castform.sandbox.owner import current_owner
 from castform.sandbox.slots import Slots
 from castform.sandbox.teardown import finish
+from castform.sandbox.trees import BEYOND_MEASURE
 from castform_sandbox_docker.box import DockerBox, remove_container
 from castform_sandbox_docker.capacity import measure
 from castform_sandbox_docker.commands import Commands
@@ -298,7 +299,8 @@ def make_measure(life: Life, said: Mapping[str, Any]) -> Callable[[], Awaitable[
             )
         except (APIError, MissingError):
             return 0  # whoever uses the box learns it
-        return int(found[0].get("SizeRw") or 0) if found else 0
+        size = int(found[0].get("SizeRw") or 0) if found else 0
+        return size if size >= 0 else BEYOND_MEASURE  # so the engine says that it could not look at all
 
     return ask
 

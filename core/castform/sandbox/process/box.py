@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import secrets
-import shutil
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -33,6 +31,7 @@ from castform.sandbox.process.tree import (
 from castform.sandbox.relay import ModelRelay
 from castform.sandbox.spawn import Leftovers, run_program
 from castform.sandbox.teardown import finish
+from castform.sandbox.trees import measure_tree, remove_tree
 
 WATCH_SECONDS = 0.5
 _MEASURE_SHARE = 10.0
@@ -165,7 +164,7 @@ class ProcessBox:
             await self._relay.aclose()
         await kill_members(self._mark)
         self._leftovers.close()
-        await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
+        await asyncio.to_thread(remove_tree, self._folder)
         self._on_close(self)
 
     def _check_open(self) -> None:
@@ -184,7 +183,7 @@ class ProcessBox:
             began = loop.time()
             over = await asyncio.to_thread(_find_excess, self._mark, self._limits)
             if over is None and began >= disk_due and self._limits.disk_mb is not None:
-                used = await asyncio.to_thread(measure_folder, self._folder)
+                used = await asyncio.to_thread(measure_tree, self._folder, set())
                 disk_pause = max(WATCH_SECONDS, _MEASURE_SHARE * (loop.time() - began))
                 disk_due = loop.time() + disk_pause
                 if used > self._limits.disk_mb << 20:
@@ -222,16 +221,6 @@ def check_user(user: str | None) -> None:
         f"the process provider runs everything as the user who started castform, not as {user!r}",
         hint="use the docker provider, or leave the user out",
     )
-
-
-def measure_folder(folder: Path) -> int:
-    """Return the disk space below a folder in bytes; links are not followed."""
-    total = 0
-    for where, _, files in os.walk(folder):
-        for name in files:
-            with contextlib.suppress(OSError):
-                total += (Path(where) / name).lstat().st_blocks * 512
-    return total
 
 
 def _find_excess(mark: str, limits: Limits) -> str | None:

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import json
 import secrets
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from castform.sandbox.process.box import ProcessBox, check_user
 from castform.sandbox.process.tree import BOX_MARK, can_find, kill_members
 from castform.sandbox.slots import Slots
 from castform.sandbox.teardown import finish
+from castform.sandbox.trees import remove_tree
 
 OWNER_FILE = "owner.json"
 
@@ -85,7 +85,7 @@ class ProcessProvider:
             if owner is None or is_alive(owner):
                 continue
             await kill_members(f"{BOX_MARK}={folder.name.removeprefix('.new-')}")
-            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+            await asyncio.to_thread(remove_tree, folder)
             removed.append(folder.name)
         return removed
 
@@ -101,7 +101,7 @@ class ProcessProvider:
             box = ProcessBox(id, folder, request, self._forget)
             await box.open()
         except BaseException as error:
-            await finish(asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True))
+            await finish(asyncio.to_thread(remove_tree, folder))
             if isinstance(error, OSError | SandboxFileError):
                 raise SandboxStartError(f"the sandbox's folders cannot be made: {error}") from error
             raise

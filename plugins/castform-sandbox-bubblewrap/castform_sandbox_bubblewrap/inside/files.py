@@ -7,6 +7,7 @@ Each call reads from stdin, writes to stdout, and says on stderr why it did not 
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import sys
@@ -20,6 +21,7 @@ if TYPE_CHECKING:  # without `typing`: each import is part of a box's start
 
 REFUSED = 1
 _CHUNK = 1 << 18
+_BEYOND_MEASURE = 1 << 62
 
 
 class RefusedError(Exception):
@@ -154,7 +156,10 @@ def usage() -> None:
 
 
 def measure_disk() -> int:
-    """Return the bytes that files below / take; what is mounted there is none of the box's own."""
+    """Return the bytes that files below / take; what is mounted there is none of the box's own.
+
+    Folders that lie deeper than a path can name cannot be looked at, so they count as more than any limit.
+    """
     with open("/proc/self/mountinfo") as file:  # /usr may lie on the same device
         mounted = {line.split()[4] for line in file}
     seen: set[int] = set()
@@ -163,12 +168,16 @@ def measure_disk() -> int:
     while folders:
         try:
             entries = list(os.scandir(folders.pop()))
-        except OSError:
+        except OSError as error:
+            if error.errno == errno.ENAMETOOLONG:
+                return _BEYOND_MEASURE
             continue
         for entry in entries:
             try:
                 status = entry.stat(follow_symlinks=False)
-            except OSError:
+            except OSError as error:
+                if error.errno == errno.ENAMETOOLONG:
+                    return _BEYOND_MEASURE
                 continue
             if entry.path in mounted or (status.st_nlink > 1 and status.st_ino in seen):
                 continue
