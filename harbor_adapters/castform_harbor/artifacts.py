@@ -83,7 +83,7 @@ async def collect_artifacts(
 async def _collect(
     box: Box, item: Artifact, target: Path, earlier: Sequence[Carried], max_bytes: int
 ) -> Carried:
-    source = str(PurePosixPath(box.workdir) / item.source)
+    source = f"/{str(PurePosixPath(box.workdir) / item.source).lstrip('/')}"
     host = target / (item.destination or source).strip("/")
     guess = not PurePosixPath(source).suffix
     if any(_overlap(host, other.host) for other in earlier):

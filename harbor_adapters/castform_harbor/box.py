@@ -112,7 +112,11 @@ async def _prepare(sandbox: Sandbox, request: BoxRequest, upload: Path | None) -
             f"the box has no usable shell and log folders: {made.error_text.strip()[-500:]}"
         )
     box = Box(
-        sandbox=sandbox, shell=lines[0].strip(), workdir=lines[1].strip() or "/", network=request.network
+        sandbox=sandbox,
+        shell=lines[0].strip(),
+        workdir=lines[1].strip() or "/",
+        network=request.network,
+        had_tests="tests" in lines[2:],
     )
     if upload is not None:
         await sandbox.upload(upload, box.workdir)

@@ -41,7 +41,7 @@ def read_environment(table: Table | None) -> EnvironmentConfig:
         tpu=tpu or None,
         network=network or NetworkPolicy(mode="public"),
         says_network=network is not None,
-        env=table.text_map("env"),
+        env=table.variables("env"),
         workdir=table.text("workdir"),
         mcp_servers=tuple(_read_server(item) for item in table.tables("mcp_servers")),
         skills_dir=table.text("skills_dir"),

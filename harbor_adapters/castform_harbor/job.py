@@ -30,6 +30,7 @@ JOB_LOG_FILE = "job.log"
 UNSCORED_DIR = "unscored"
 """Where the folders of trials lie that were run again."""
 _LONGEST_NAME = 64
+"""Bytes of a task's name in that of its trials."""
 
 OpenModel = Callable[[str], AbstractAsyncContextManager[ModelEndpoint | None]]
 """From a trial's name to the model of that trial."""
@@ -194,12 +195,17 @@ def list_trials(job: Job) -> list[tuple[HarborTask, int, str]]:
     found = []
     taken: set[str] = set()
     for task in job.tasks:
-        base = task.folder.name[:_LONGEST_NAME]
+        base = _cut(task.folder.name)
         while base in taken:
             base += "_"
         taken.add(base)
         found += [(task, attempt, f"{base}__{attempt}") for attempt in range(1, job.attempts + 1)]
     return found
+
+
+def _cut(name: str) -> str:
+    """Return as much of a name as leaves a folder's name short enough, whatever alphabet it is in."""
+    return name.encode()[:_LONGEST_NAME].decode("utf-8", "ignore")
 
 
 def read_trial(folder: Path, task: HarborTask, attempt: int) -> JobTrial | None:
@@ -210,10 +216,10 @@ def read_trial(folder: Path, task: HarborTask, attempt: int) -> JobTrial | None:
     result = read_json(folder / RESULT_FILE)
     if result is None:
         return None
-    rewards = (result.get("verifier_result") or {}).get("rewards")
-    if needs_rerun(rewards) or not rewards:
+    verdict, own = result.get("verifier_result"), result.get("castform")
+    rewards = verdict.get("rewards") if isinstance(verdict, dict) else None
+    if needs_rerun(rewards) or not isinstance(rewards, dict) or not rewards or not isinstance(own, dict):
         return None
-    own = result.get("castform") or {}
     if own.get("task_digest") != task.digest:
         raise UsageError(
             f"{folder} holds a result of an earlier {task.name}: its files have changed since",
@@ -255,17 +261,25 @@ def check_same_job(job: Job) -> None:
 @contextmanager
 def hold_job(folder: Path) -> Iterator[None]:
     """Keep every other process from running a job in this folder."""
-    folder.mkdir(parents=True, exist_ok=True)
-    handle = os.open(folder / ".lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
+    handle = _open_lock(folder)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise UsageError(
+                f"{folder} is being run by another process", hint="wait for it, or give another --job-name"
+            ) from error
         yield
-    except BlockingIOError as error:
-        raise UsageError(
-            f"{folder} is being run by another process", hint="wait for it, or give another --job-name"
-        ) from error
     finally:
         os.close(handle)
+
+
+def _open_lock(folder: Path) -> int:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return os.open(folder / ".lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise UsageError(f"{folder} cannot hold a job: {error.strerror}") from error
 
 
 def make_job_config(job: Job) -> dict[str, Any]:

@@ -86,10 +86,11 @@ def make_reference_agent(name: str) -> Harness:
     return OracleHarness() if name == "oracle" else NopHarness()
 
 
-def check_solution(harness: Harness, task: HarborTask) -> None:
-    """Raise UsageError where the oracle would have nothing to run, in a task or a step of it."""
+def check_solution(harness: Harness, task: HarborTask, host_env: Mapping[str, str]) -> None:
+    """Raise UsageError where the oracle would have nothing to run, in a task or a step of it, or lacks a variable."""
     if not isinstance(harness, OracleHarness):
         return
+    fill_templates(task.config.solution_env, host_env, where="[solution.env]")
     missing = [step.name if step else None for step in task.steps or (None,)]
     missing = [name for name in missing if task.solution(name) is None]
     if missing:

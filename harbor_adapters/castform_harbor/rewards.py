@@ -63,12 +63,11 @@ def read_rewards(folder: Path) -> Rewards:
     Where both files are there and disagree, JSON counts and a warning says so.
     """
     from_json = _read_file(folder / JSON_FILE)
-    from_text = _read_file(folder / TEXT_FILE)
     if from_json is not None:
         values, warnings = _parse_json(from_json)
-        if from_text is not None:
-            warnings += _compare(values, from_text)
+        warnings += _compare(values, folder / TEXT_FILE)
         return Rewards(values=values, source=JSON_FILE, warnings=tuple(warnings))
+    from_text = _read_file(folder / TEXT_FILE)
     if from_text is not None:
         return Rewards(values={MAIN_REWARD: _parse_text(from_text)}, source=TEXT_FILE)
     raise RewardMissingError(
@@ -156,14 +155,15 @@ def _check_number(value: float, name: str) -> float:
     return number
 
 
-def _compare(values: Mapping[str, float], text: str) -> list[str]:
+def _compare(values: Mapping[str, float], path: Path) -> list[str]:
+    """Return how the text file disagrees with what JSON says; whatever it is, JSON counts."""
     said = values.get(MAIN_REWARD)
     try:
-        other: float | str = _parse_text(text)
-    except RewardError:
-        other = _show(text.strip())
-    if other == said:
-        return []
+        text = _read_file(path)
+        if text is None or (other := _parse_text(text)) == said:
+            return []
+    except RewardError as error:
+        return [f"{error}: {JSON_FILE} counts"]
     return [f"{TEXT_FILE} says {other!r} and {JSON_FILE} says {said!r}: {JSON_FILE} counts"]
 
 

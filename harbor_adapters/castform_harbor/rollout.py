@@ -20,11 +20,11 @@ from benchmax.envs.harbor.reasons import EXCEPTION_REASONS
 from benchmax.envs.harbor.trial import HarborTrial, HarborTrialResult, HarborTrialTemplate
 from castform.errors import UsageError
 from castform.harness.contract import Harness, HarnessError
-from castform.sandbox.contract import ModelEndpoint, SandboxProvider
+from castform.sandbox.contract import Capabilities, ModelEndpoint, SandboxProvider
 from castform.sandbox.errors import SandboxBuildError, SandboxError
 from castform_harbor.output import CONFIG_FILE, LOCK_FILE, RESULT_FILE
 from castform_harbor.reference_agents import REFERENCE_AGENTS, make_reference_agent
-from castform_harbor.support import allows_fresh_verifier
+from castform_harbor.support import allows_fresh_verifier, find_unsupported
 from castform_harbor.task import HarborTask, load_task
 from castform_harbor.task_config import Artifact
 from castform_harbor.trial import run_trial
@@ -55,6 +55,18 @@ AGENT_FAILURES: Mapping[TrialStatus, str] = {
     "agent_nonzero": "NonZeroAgentExitCodeError",
 }
 TRIAL_FILES = (CONFIG_FILE, LOCK_FILE, RESULT_FILE)
+EVERYTHING = Capabilities(
+    isolated=True,
+    cpus="enforced",
+    memory="enforced",
+    pids="enforced",
+    disk="enforced",
+    networks=frozenset({"none", "allowlist", "public"}),
+    users=True,
+    images=True,
+)
+"""More than any sandbox has: what a task lacks here, it lacks everywhere."""
+_SHOWN = 5
 
 
 class OwnTrialRunner:
@@ -66,19 +78,30 @@ class OwnTrialRunner:
         self._providers: dict[str, SandboxProvider] = {}
         self._harnesses: dict[str, Harness] = {}
 
-    def check(self, template: HarborTrialTemplate, tasks: Sequence[Path]) -> None:
-        """UsageError: fields or names that mean nothing here, tasks that are not whole, and, under
-        `verification="fresh"`, tasks that declare no artifacts."""
+    def check(self, template: HarborTrialTemplate, tasks: Sequence[tuple[str, Path]]) -> None:
+        """UsageError: fields or names that mean nothing here, tasks that are not whole or ask for what no
+        sandbox here has, and, under `verification="fresh"`, tasks that declare no artifacts."""
         check_template(template)
         self._harness(template)
         options = make_options(template)
-        without = [task.name for task in map(load_task, tasks) if not _can_verify(task, options)]
+        without, faults = [], []
+        for name, folder in tasks:
+            try:
+                task = load_task(folder)
+            except UsageError as error:
+                faults.append(f"{name}: {error}")
+                continue
+            faults += [f"{name}: {problem}" for problem in find_unsupported(task, EVERYTHING)]
+            if not _can_verify(task, options):
+                without.append(name)
+        if faults:
+            raise UsageError("\n  ".join([f"{len(tasks)} tasks, and not all can be run:", *faults[:_SHOWN]]))
         if without:
             raise UsageError(
-                f"verification='fresh' copies declared artifacts into a new box, and {len(without)} of {len(tasks)} "
-                f"tasks declare none: {', '.join(without[:5])}",
-                hint="give the paths that the agent's work is in as artifacts, or verify as the task says "
-                "(verification='task')",
+                f"verification in a fresh box sees declared artifacts alone, and {len(without)} of {len(tasks)} "
+                f"tasks declare none: {', '.join(without[:_SHOWN])}",
+                hint="name the paths that the agent's work is in (artifacts, env.artifacts='[\"/app\"]'), or verify "
+                "as the task says, within the agent's reach (verification='task', env.verifier=task)",
             )
 
     async def run(self, trial: HarborTrial) -> HarborTrialResult:
@@ -289,9 +312,18 @@ def _read_instruction(path: Path) -> str:
 def _remove_earlier(folder: Path) -> None:
     if not folder.exists():
         return
-    if any(folder.iterdir()) and not any((folder / name).is_file() for name in TRIAL_FILES):
+    if not folder.is_dir() or not (_holds_trial(folder) or _holds_nothing(folder)):
         raise UsageError(
             f"{folder} is in the way: a trial belongs there, and what it holds is none",
             hint="choose another trials_dir",
         )
     shutil.rmtree(folder)
+
+
+def _holds_trial(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in TRIAL_FILES)
+
+
+def _holds_nothing(folder: Path) -> bool:
+    """Say whether there are empty folders alone: a trial that was killed as it began."""
+    return all(path.is_dir() for path in folder.rglob("*"))

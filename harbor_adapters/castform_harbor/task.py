@@ -186,7 +186,7 @@ def _read_trajectory(path: Path) -> Mapping[str, Any] | None:
         return None
     try:
         found = json.loads(_read_text(path))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"{path} is no JSON: {error}") from error
     if not isinstance(found, dict):
         raise UsageError(f"{path} is no ATIF trajectory: it holds no object")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,6 +15,8 @@ TASK_FILES = ("task.toml", "instruction.md", "README.md", "trajectory.json")
 TASK_FOLDERS = ("environment", "tests", "solution", "steps")
 IGNORE_FILE = ".harborignore"
 COMPOSE_FILE = "docker-compose.yaml"
+MAX_ENTRIES = 100_000
+"""Files and folders of one task."""
 
 _UNHASHED = ("__pycache__/", "*.pyc", ".DS_Store", "*.swp", "*.swo", "*~")
 """Left out of the digest, in gitignore's words, unless the task has a .gitignore of its own."""
@@ -22,16 +25,27 @@ LeavesOut = Callable[[Path], bool]
 
 
 def check_inside(task: Path, leaves_out: LeavesOut) -> None:
-    """Check that no link of a task leads out of it or in a circle. UsageError names the link."""
+    """Check that a task is files and folders, and no link leads out of it or in a circle.
+
+    UsageError names what is not so.
+    """
     root = task.resolve()
+    entries = iter(range(MAX_ENTRIES))
     for name in (*TASK_FILES, *TASK_FOLDERS):
         if (task / name).exists() or (task / name).is_symlink():
-            _check_path(task / name, root, frozenset(), leaves_out)
+            _check_path(task / name, root, frozenset(), leaves_out, entries)
 
 
-def _check_path(path: Path, root: Path, above: frozenset[Path], leaves_out: LeavesOut) -> None:
+def _check_path(
+    path: Path, root: Path, above: frozenset[Path], leaves_out: LeavesOut, entries: Iterator[int]
+) -> None:
     if leaves_out(path):
         return
+    if next(entries, None) is None:
+        raise UsageError(
+            f"{root} holds more than {MAX_ENTRIES} files",
+            hint="links to folders count as often as they are met",
+        )
     try:
         resolved = path.resolve(strict=True)
     except (OSError, RuntimeError) as error:
@@ -39,11 +53,15 @@ def _check_path(path: Path, root: Path, above: frozenset[Path], leaves_out: Leav
     if root not in resolved.parents:
         raise UsageError(f"{path} leads out of the task, to {resolved}", hint="a task carries its own files")
     if not path.is_dir():
+        if not path.is_file():
+            raise UsageError(f"{path} is no regular file")
+        if not _is_utf8(path.name):
+            raise UsageError(f"{str(path)!r} has a name that is no UTF-8")
         return
     if resolved in above:
         raise UsageError(f"{path} is a link in a circle")
     for child in sorted(path.iterdir()):
-        _check_path(child, root, above | {resolved}, leaves_out)
+        _check_path(child, root, above | {resolved}, leaves_out, entries)
 
 
 def hash_task(task: Path, leaves_out: LeavesOut) -> str:
@@ -54,12 +72,12 @@ def hash_task(task: Path, leaves_out: LeavesOut) -> str:
     from pathspec import GitIgnoreSpec
 
     rules = task / ".gitignore"
-    lines = rules.read_text(encoding="utf-8").splitlines() if rules.is_file() else _UNHASHED
-    unhashed = GitIgnoreSpec.from_lines(lines)
+    unhashed = _read_rules(rules) if rules.is_file() else GitIgnoreSpec.from_lines(_UNHASHED)
     found = hashlib.sha256()
     for name in sorted(path.relative_to(task).as_posix() for path in _list_files(task, leaves_out)):
         if not unhashed.match_file(name):
-            content = hashlib.sha256((task / name).read_bytes()).hexdigest()
+            with (task / name).open("rb") as file:
+                content = hashlib.file_digest(file, "sha256").hexdigest()
             found.update(f"{name}\0{content}\n".encode())
     return f"sha256:{found.hexdigest()}"
 
@@ -115,9 +133,7 @@ def make_ignore(task: Path) -> LeavesOut:
             if file.is_symlink() or (file.exists() and not file.is_file()):
                 raise UsageError(f"{file} is no regular file")
             if file.exists():
-                from pathspec import GitIgnoreSpec
-
-                specs[folder] = GitIgnoreSpec.from_lines(file.read_text(encoding="utf-8").splitlines())
+                specs[folder] = _read_rules(file)
         return specs[folder]
 
     def leaves_out(path: Path) -> bool:
@@ -143,6 +159,23 @@ def make_ignore(task: Path) -> LeavesOut:
         return False
 
     return leaves_out
+
+
+def _read_rules(file: Path) -> Any:  # pathspec's own type
+    from pathspec import GitIgnoreSpec
+
+    try:
+        return GitIgnoreSpec.from_lines(file.read_text(encoding="utf-8").splitlines())
+    except (OSError, ValueError, re.error) as error:
+        raise UsageError(f"{file} holds no rules as .gitignore has them: {error}") from error
+
+
+def _is_utf8(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _find_scope(path: Path, task: Path) -> Path | None:

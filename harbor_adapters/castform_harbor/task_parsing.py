@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import tomllib
 import unicodedata
@@ -21,7 +22,7 @@ from castform_harbor.task_config import (
     VerifierConfig,
     VerifierMode,
 )
-from castform_harbor.toml_table import Findings, Table
+from castform_harbor.toml_table import Findings, Table, as_number
 
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*/[A-Za-z0-9_-][A-Za-z0-9._-]*")
 _UNUSABLE_STEP = re.compile(r'[<>:"/\\|?*\x00-\x1f\x7f]')
@@ -33,7 +34,7 @@ def parse_task(text: str, *, where: str) -> tuple[TaskConfig, tuple[str, ...]]:
     """Return the configuration and what is odd about it. UsageError lists every fault."""
     try:
         values = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # a number of too many digits is a plain ValueError
         raise UsageError(f"{where} is no TOML: {error}") from error
     findings = Findings()
     config = read_task(Table(values, "", findings))
@@ -56,7 +57,7 @@ def read_task(table: Table) -> TaskConfig:
         table.fault("metadata", "is not a table")
     solution = table.table("solution")
     environment = read_environment(table.table("environment"))
-    solution_env = solution.text_map("env") if solution else {}
+    solution_env = solution.variables("env") if solution else {}
     if solution:
         solution.close()
     config = TaskConfig(
@@ -121,7 +122,7 @@ def _read_verifier(table: Table | None) -> VerifierConfig:
         table.fault("environment", 'makes the verifier separate, but environment_mode is "shared"')
     config = VerifierConfig(
         timeout_seconds=table.seconds("timeout_sec", 600.0),
-        env=table.text_map("env"),
+        env=table.variables("env"),
         user=table.user("user"),
         network=read_network(table),
         mode=cast("VerifierMode | None", mode),
@@ -161,26 +162,30 @@ def _read_artifacts(table: Table) -> tuple[Artifact, ...]:
             )
             item.close()
             inside = item
-        _check_artifact(artifact, inside)
+        for problem in find_artifact_problems(artifact):
+            inside.fault("artifacts", problem)
         found.append(artifact)
     return tuple(found)
 
 
-def _check_artifact(artifact: Artifact, table: Table) -> None:
-    if not artifact.source.strip("/"):
-        table.fault("artifacts", f"names {artifact.source!r}, which is no file or folder to carry out")
-    for path in (artifact.source, artifact.destination or ""):
+def find_artifact_problems(artifact: Artifact) -> list[str]:
+    """Return what is wrong with an artifact, whoever declares it; nothing lands outside its trial's folder."""
+    found = []
+    source, to = artifact.source, artifact.destination
+    if not source.strip("/"):
+        found.append(f"names {source!r}, which is no file or folder to carry out")
+    for path in (source, to or ""):
         if ".." in path.split("/"):
-            table.fault("artifacts", f"names {path!r}: '..' is not allowed")
-    to = artifact.destination
+            found.append(f"names {path!r}: '..' is not allowed")
+        if "\0" in path:
+            found.append(f"names {path!r}, which is no path")
     if to is not None and (to.startswith("/") or "\\" in to or not to.strip("./")):
-        table.fault("artifacts", f"has the destination {to!r}: it is relative and names a file or folder")
+        found.append(f"has the destination {to!r}: it is relative and names a file or folder")
     if to is not None and to.rstrip("/") == "manifest.json":
-        table.fault("artifacts", "has the destination manifest.json, where Harbor lists what was taken")
-    if artifact.service != MAIN_SERVICE and not artifact.source.startswith("/"):
-        table.fault(
-            "artifacts", f"names {artifact.source!r} of another service: that path has to be absolute"
-        )
+        found.append("has the destination manifest.json, where Harbor lists what was taken")
+    if artifact.service != MAIN_SERVICE and not source.startswith("/"):
+        found.append(f"names {source!r} of another service: that path has to be absolute")
+    return found
 
 
 def _read_steps(table: Table) -> tuple[StepConfig, ...]:
@@ -217,10 +222,11 @@ def _read_min_reward(table: Table) -> dict[str, float]:
     thresholds = value if isinstance(value, dict) else {"reward": value}
     found = {}
     for key, threshold in thresholds.items():
-        if isinstance(threshold, bool) or not isinstance(threshold, int | float):
+        number = None if isinstance(threshold, str) else as_number(threshold)
+        if number is None or math.isnan(number):
             table.fault("min_reward", f"is {value!r}, not a number or a table of numbers")
             return {}
-        found[key] = float(threshold)
+        found[key] = number
     return found
 
 

@@ -65,20 +65,25 @@ def _read_registry(path: Path, dataset: str | None) -> Iterator[Path]:
     try:
         entries = json.loads(path.read_text(encoding="utf-8"))
         known = {f"{entry['name']}@{entry.get('version', '')}": entry["tasks"] for entry in entries}
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise UsageError(f"{path} is no registry of Harbor datasets: {error}") from error
+    if not known:
+        raise UsageError(f"{path} names no dataset")
     chosen = [name for name in known if dataset in (None, name, name.rpartition("@")[0])]
     if len(chosen) != 1:
         names = ", ".join(name.rstrip("@") for name in known)
         what = f"has no one dataset {dataset!r}" if dataset else "has several datasets"
         raise UsageError(f"{path} {what}: {names}", hint="choose one by name@version")
-    for task in known[chosen[0]]:
+    tasks = known[chosen[0]]
+    for task in tasks if isinstance(tasks, list) else [tasks]:
+        if not isinstance(task, dict) or not isinstance(task.get("path"), str) or "\0" in task["path"]:
+            raise UsageError(f"{path} names a task without a path: {task!r}")
         if task.get("git_url"):
             raise UsageError(
                 f"task {task.get('name')!r} of {path} lies in a Git repository",
                 hint=f"clone {task['git_url']} and name the folder of its tasks",
             )
-        yield path.parent / str(task["path"])
+        yield path.parent / task["path"]
 
 
 def _check_pins(folder: Path, tasks: list[HarborTask], faults: dict[str, str]) -> None:

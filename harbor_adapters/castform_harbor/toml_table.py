@@ -46,8 +46,8 @@ class Table:
 
     def text(self, key: str) -> str | None:
         value = self.take(key)
-        if value is None or isinstance(value, str):
-            return value
+        if value is None or _is_text(value):
+            return None if value is None else str(value)
         self.fault(key, f"is {value!r}, not text")
         return None
 
@@ -55,7 +55,7 @@ class Table:
         value = self.take(key)
         if value is None:
             return None
-        number = _as_number(value)
+        number = as_number(value)
         if number is None or not math.isfinite(number):
             self.fault(key, f"is {value!r}, not a finite number")
             return None
@@ -97,8 +97,8 @@ class Table:
     def user(self, key: str) -> str | None:
         """A user's name, or a uid as a number."""
         value = self.take(key)
-        if value is None or (isinstance(value, str) and value):
-            return value
+        if value is None or (_is_text(value) and value):
+            return None if value is None else str(value)
         if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
             return str(value)
         self.fault(key, f"is {value!r}, not a user's name or uid")
@@ -108,7 +108,7 @@ class Table:
         value = self.take(key)
         if value is None:
             return None
-        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        if not isinstance(value, list) or not all(map(_is_text, value)):
             self.fault(key, f"is {value!r}, not a list of texts")
             return None
         return tuple(value)
@@ -117,10 +117,18 @@ class Table:
         value = self.take(key)
         if value is None:
             return {}
-        if not isinstance(value, dict) or not all(isinstance(item, str) for item in value.values()):
+        if not isinstance(value, dict) or not all(map(_is_text, value.values())):
             self.fault(key, "is not a table of texts")
             return {}
         return dict(value)
+
+    def variables(self, key: str) -> dict[str, str]:
+        """Environment variables by name."""
+        found = self.text_map(key)
+        for name in found:
+            if not name or "=" in name or "\0" in name:
+                self.fault(key, f"holds {name!r}, which is no name of a variable")
+        return found
 
     def table(self, key: str) -> Table | None:
         value = self.take(key)
@@ -156,7 +164,13 @@ class Table:
                 self.warn(key, "is no key that Harbor knows: it changes nothing")
 
 
-def _as_number(value: object) -> float | None:
+def _is_text(value: object) -> bool:
+    """Text that a program can be given: no argument, variable or path holds a NUL."""
+    return isinstance(value, str) and "\0" not in value
+
+
+def as_number(value: object) -> float | None:
+    """Return a number, also one that text says; None for anything else."""
     if isinstance(value, bool):
         return None
     if isinstance(value, int | float):

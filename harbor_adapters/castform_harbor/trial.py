@@ -81,8 +81,8 @@ async def run_trial(
     options = options or TrialOptions()
     capabilities = capabilities or await provider.check()
     check_supported(task, capabilities, options)
-    check_solution(harness, task)
     plan = make_plan(task, options, capabilities, trial_name=trial_name)
+    check_solution(harness, task, plan.host_env)
     folder = make_trial_folder(trials_dir, trial_name)
     identity = TrialIdentity(
         task=task,
@@ -160,9 +160,11 @@ class _Trial:
         limit = self._plan.setup_seconds()
         with timed(self._setup_span):
             try:
-                async with asyncio.timeout(limit):
+                async with asyncio.timeout(limit) as scope:
                     await self._harness.setup(box.sandbox)
             except TimeoutError as error:
+                if not scope.expired():
+                    raise
                 raise HarnessError(f"setting up {self._harness.name} took longer than {limit:g} s") from error
         self._log.write(f"{self._harness.name} is set up")
 
@@ -299,9 +301,9 @@ class _Trial:
         span = Span() if self._start_span.started else self._start_span
         with timed(span):
             box = await start_box(self._provider, request, upload=loose)
-        self._log.write(f"{what} started in {span.seconds:.2f} s: {box.sandbox.id}")
-        self._warn(box.sandbox.notes)
         try:
+            self._log.write(f"{what} started in {span.seconds:.2f} s: {box.sandbox.id}")
+            self._warn(box.sandbox.notes)
             yield box
         finally:
             try:
@@ -318,8 +320,7 @@ class _Trial:
     def _fail(self, record: Record, error: BaseException) -> None:
         record.fail(error)
         self._log.write(f"{record.status}: {record.error}")
-        text = "".join(traceback.format_exception(error))
-        (self._folder / ERROR_FILE).write_text(text, encoding="utf-8")
+        write_text(self._folder / ERROR_FILE, "".join(traceback.format_exception(error)))
 
     def _make_outcome(self) -> TrialOutcome:
         records = [self._before, *self._records]

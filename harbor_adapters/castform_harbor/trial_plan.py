@@ -22,6 +22,7 @@ from castform_harbor.task_config import (
     VerifierConfig,
     resolve_verifier_mode,
 )
+from castform_harbor.task_parsing import find_artifact_problems
 from castform_harbor.templates import fill_embedded, fill_templates
 from castform_harbor.trial_types import AGENT_SETUP_SECONDS, TrialOptions, UsedVerifier
 from castform_harbor.verifier import Tests
@@ -75,12 +76,10 @@ class TrialPlan:
         """None: no limit."""
         own = self.agent_of(step).timeout_seconds
         base = own if self.options.agent_timeout_seconds is None else self.options.agent_timeout_seconds
-        if base is None:
+        limits = [limit for limit in (base, self.options.max_agent_timeout_seconds) if limit is not None]
+        if not limits:
             return None
-        most = self.options.max_agent_timeout_seconds
-        return (base if most is None else min(base, most)) * self._times(
-            self.options.agent_timeout_multiplier
-        )
+        return min(limits) * self._times(self.options.agent_timeout_multiplier)
 
     def verifier_seconds(self, step: StepConfig | None) -> float:
         own = self.verifier_of(step).timeout_seconds
@@ -238,7 +237,7 @@ class TrialPlan:
 def make_plan(
     task: HarborTask, options: TrialOptions, capabilities: Capabilities, *, trial_name: str
 ) -> TrialPlan:
-    """Return the plan of a trial. UsageError where a template cannot be filled."""
+    """Return the plan of a trial. UsageError: a template that cannot be filled, an artifact that is no path."""
     plan = TrialPlan(
         task=task,
         options=options,
@@ -247,4 +246,7 @@ def make_plan(
         labels={TRIAL_LABEL: trial_name, TASK_LABEL: task.short_name},
     )
     plan.check_templates()
+    problems = [problem for item in options.artifacts for problem in find_artifact_problems(item)]
+    if problems:
+        raise UsageError(f"an artifact {'; an artifact '.join(problems)}")
     return plan

@@ -54,7 +54,7 @@ class TrialOptions:
     agent_timeout_seconds: float | None = None
     """Instead of the task's."""
     max_agent_timeout_seconds: float | None = None
-    """The most that any task gets, before the multiplier."""
+    """The most that any task gets, also one that says none, before the multiplier."""
     verifier_timeout_seconds: float | None = None
     """Instead of the task's."""
     limits: Limits = field(default_factory=Limits)

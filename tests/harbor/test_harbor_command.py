@@ -36,6 +36,8 @@ def test_lint_tells_what_cannot_be_used(write_task, capsys):
         (["--agent", "./nowhere.toml", "-m", "x"], "does not exist"),
         (["--attempts", "0"], "at least 1"),
         (["--timeout-multiplier", "0"], "above 0"),
+        (["--timeout-multiplier", "inf"], "above 0"),
+        (["--artifact", "/work/../../out"], "not allowed"),
         (["--job-name", "a/b"], "no name"),
         (["--sandbox", "dokcer"], "no sandbox provider"),
         (["--base-url", "http://x/v1"], "needs -m"),

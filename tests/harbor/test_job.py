@@ -70,7 +70,7 @@ async def test_no_more_run_at_a_time_than_asked(write_task, run_tasks):
 
 async def test_a_second_run_runs_only_what_has_no_reward(write_task, run_tasks, provider, tmp_path):
     """Zero is a reward; a result that is missing, empty or truncated is none."""
-    for name in "abcde":
+    for name in "abcdef":
         write_task(name=name, files=SOLVING)
     await run_tasks(NopHarness())
     job = tmp_path / "jobs" / "j"
@@ -79,6 +79,7 @@ async def test_a_second_run_runs_only_what_has_no_reward(write_task, run_tasks, 
     (job / "c__1" / "result.json").write_text('{"verifier_result": {"rew')
     unscored = json.loads((job / "d__1" / "result.json").read_text())
     (job / "d__1" / "result.json").write_text(json.dumps({**unscored, "verifier_result": None}))
+    (job / "f__1" / "result.json").write_text(json.dumps({**unscored, "verifier_result": [1]}))
     provider.boxes.clear()
     provider._folder = tmp_path / "again"
     trials = await run_tasks(NopHarness())
@@ -88,14 +89,32 @@ async def test_a_second_run_runs_only_what_has_no_reward(write_task, run_tasks, 
         ("c__1", False, 0.0),
         ("d__1", False, 0.0),
         ("e__1", True, 0.0),
+        ("f__1", False, 0.0),
     ]
-    assert len(provider.boxes) == 4
+    assert len(provider.boxes) == 5
     assert sorted(path.name.partition("-")[0] for path in (job / "unscored").iterdir()) == [
         "a__1",
         "b__1",
         "c__1",
         "d__1",
+        "f__1",
     ]
+
+
+async def test_a_long_name_in_any_alphabet_makes_a_folder(write_task, run_tasks):
+    name = "\U0001f600" * 60
+    write_task(name=name, files=SOLVING)
+    write_task(name=f"{name}2", files=SOLVING)
+    trials = await run_tasks()
+    assert [trial.reward for trial in trials] == [1.0, 1.0]
+    assert len({trial.name for trial in trials}) == 2
+
+
+async def test_a_job_where_none_can_be_is_an_error(write_task, run_tasks, tmp_path):
+    write_task(files=SOLVING)
+    (tmp_path / "jobs").write_text("a file")
+    with pytest.raises(UsageError, match="cannot hold a job"):
+        await run_tasks()
 
 
 async def test_one_task_that_cannot_be_run_costs_the_others_nothing(write_task, run_tasks):

@@ -83,6 +83,13 @@ def test_json_counts_before_text_and_a_disagreement_is_reported(tmp_path):
     assert rewards.warnings == ("reward.txt says 1.0 and reward.json says 0.25: reward.json counts",)
 
 
+@pytest.mark.parametrize("text", ["", "3 passed", b"\xff"], ids=["empty", "words", "bytes"])
+def test_text_that_is_no_reward_takes_none_from_json(tmp_path, text):
+    rewards = read(tmp_path, reward_json="0.25", reward_txt=text)
+    assert rewards.values == {"reward": 0.25}
+    assert rewards.warnings[0].endswith("reward.json counts")
+
+
 def test_files_that_agree_are_no_news(tmp_path):
     assert read(tmp_path, reward_json='{"reward": 1}', reward_txt="1.0").warnings == ()
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 
 from castform.errors import UsageError
+from castform_harbor import task_files
 from castform_harbor.task import find_verifier_image, load_task, strip_canary
 from castform_harbor.task_files import copy_selected
 from castform_harbor.tasks import load_tasks, load_usable_tasks
@@ -188,3 +190,56 @@ def test_a_source_without_tasks_is_an_error(tmp_path, path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(UsageError):
         load_tasks(tmp_path / path)
+
+
+def _write_bytes(path, data):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda task: _write_bytes(task / ".gitignore", b"\xff"), "no rules"),
+        (lambda task: _write_bytes(task / "tests/.harborignore", b"[z-a]"), "no rules"),
+        (lambda task: _write_bytes(task / "trajectory.json", b"[" * 100_000), "no JSON"),
+        (lambda task: os.mkfifo(task / "tests/pipe"), "no regular file"),
+        (lambda task: _write_bytes(task / "environment/odd\udcff", b""), "no UTF-8"),
+    ],
+    ids=["gitignore", "harborignore", "trajectory", "pipe", "name"],
+)
+def test_a_file_that_cannot_be_used_is_told_in_words(write_task, spoil, said):
+    task = write_task()
+    spoil(task)
+    with pytest.raises(UsageError, match=said):
+        load_task(task)
+
+
+def test_links_that_make_one_folder_many_are_refused(write_task, monkeypatch):
+    monkeypatch.setattr(task_files, "MAX_ENTRIES", 100)
+    task = write_task()
+    for number in range(8):
+        (task / f"environment/d{number}").mkdir()
+        for name in "ab" if number < 7 else "":
+            (task / f"environment/d{number}/{name}").symlink_to(f"../d{number + 1}")
+    with pytest.raises(UsageError, match="more than 100 files"):
+        load_task(task)
+
+
+@pytest.mark.parametrize(
+    "tasks", [None, 5, "abc", [1], [{"name": "a"}], [{"path": 5}], [{"path": "\0"}]], ids=repr
+)
+def test_a_registry_that_names_no_folder_is_an_error(tmp_path, tasks):
+    registry = tmp_path / "registry.json"
+    registry.write_text(json.dumps([{"name": "sea", "tasks": tasks}]))
+    with pytest.raises(UsageError, match="without a path"):
+        load_tasks(registry)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"), [("[]", "no dataset"), ("[" * 100_000, "no registry")], ids=["none", "deep"]
+)
+def test_a_registry_without_datasets_is_an_error(tmp_path, text, said):
+    (tmp_path / "registry.json").write_text(text)
+    with pytest.raises(UsageError, match=said):
+        load_tasks(tmp_path / "registry.json")

@@ -120,11 +120,30 @@ def test_every_fault_is_told_at_once():
         '[[environment.mcp_servers]]\nname = "m"\ntransport = "stdio"',
         '[[environment.mcp_servers]]\nname = "m"',
         '[[environment.mcp_servers]]\nname = "m"\nurl = "http://m"\nheaders = { Authorization = "Bearer abc" }',
+        '[[steps]]\nname = "one"\nmin_reward = nan',
+        '[environment.env]\n"A=B" = "x"',
+        '[environment.env]\nA = "x\\u0000"',
+        '[agent]\nuser = "a\\u0000"',
+        'artifacts = ["/a\\u0000"]',
         "steps = 3",
         "[agent",
     ],
 )
 def test_what_harbor_refuses_is_refused(text):
+    with pytest.raises(UsageError, match=r"task\.toml"):
+        parse(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"a = {'9' * 5000}",
+        f"a = {'[' * 5000}",
+        f'[[steps]]\nname = "one"\nmin_reward = {"9" * 400}',
+    ],
+    ids=["digits", "depth", "threshold"],
+)
+def test_what_is_too_much_for_a_reader_is_refused_in_words(text):
     with pytest.raises(UsageError, match=r"task\.toml"):
         parse(text)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
+import os
 from dataclasses import dataclass, field, replace
 
 import pytest
@@ -13,6 +15,7 @@ from castform.errors import UsageError
 from castform.harness.contract import HarnessError, HarnessResult
 from castform.sandbox.contract import Limits
 from castform.sandbox.errors import ExecTimeoutError, SandboxBuildError, SandboxGoneError, SandboxStartError
+from castform_harbor.output import TrialLog
 from castform_harbor.reference_agents import NopHarness, OracleHarness
 from castform_harbor.support import allows_fresh_verifier, find_unsupported
 from castform_harbor.task import load_task
@@ -351,6 +354,7 @@ async def test_a_separate_verifier_sees_the_artifacts_alone(write_task, provider
         '"/logs/verifier"',
         '"/logs/verifier/reward.txt"',
         '{ source = "/logs", destination = "all" }',
+        '"//logs/verifier"',
         '"/tests"',
     ],
 )
@@ -380,6 +384,54 @@ async def test_fresh_verification_needs_something_to_verify(write_task, provider
     assert provider.boxes == []
     given = TrialOptions(artifacts=(Artifact(source="/work/done"),))
     assert allows_fresh_verifier(task, given)
+
+
+@pytest.mark.parametrize(
+    "artifact",
+    [
+        Artifact(source="/work/../../out"),
+        Artifact(source="/work", destination="../out"),
+        Artifact(source="/"),
+    ],
+    ids=["source", "destination", "everything"],
+)
+async def test_an_artifact_of_the_callers_stays_in_the_trials_folder(
+    write_task, provider, tmp_path, artifact
+):
+    with pytest.raises(UsageError, match="an artifact"):
+        await run(write_task(), provider, tmp_path, artifacts=(artifact,))
+    assert provider.boxes == []
+
+
+async def test_tests_that_an_image_brings_stay_beside_the_tasks_own(write_task, tmp_path):
+    class Furnished(FakeProvider):
+        async def start(self, request):
+            box = await super().start(request)
+            box.place("/tests").mkdir()
+            box.place("/tests/table").write_text("1")
+            return box
+
+    script = "#!/bin/sh\ncp /tests/table /logs/verifier/reward.txt\n"
+    outcome = await run(
+        write_task(files={"tests/test.sh": script}), Furnished(tmp_path / "furnished"), tmp_path
+    )
+    assert outcome.rewards == {"reward": 1.0}
+
+
+async def test_the_most_time_holds_for_a_task_that_says_none(write_task, provider, tmp_path):
+    agent = Agent()
+    await run(write_task(), provider, tmp_path, agent, max_agent_timeout_seconds=9)
+    assert agent.seen[0].timeout_seconds == 9
+
+
+async def test_a_log_that_cannot_be_written_leaves_no_box(write_task, provider, tmp_path, monkeypatch):
+    def refuse(self, text):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(TrialLog, "write", refuse)
+    with pytest.raises(OSError, match="No space"):
+        await run(write_task(), provider, tmp_path)
+    assert [box.closed for box in provider.boxes] == [True]
 
 
 async def test_artifacts_are_carried_out_with_a_manifest(write_task, provider, tmp_path):
@@ -483,6 +535,9 @@ async def test_a_variable_that_is_not_set_is_named_before_anything_starts(write_
     folder = write_task('[verifier.env]\nKEY = "${JUDGE_KEY}"')
     with pytest.raises(UsageError, match="JUDGE_KEY"):
         await run(folder, provider, tmp_path)
+    solved = write_task('[solution.env]\nKEY = "${SOLVER_KEY}"', name="solved", files=SOLVING)
+    with pytest.raises(UsageError, match="SOLVER_KEY"):
+        await run(solved, provider, tmp_path, OracleHarness())
     assert provider.boxes == []
 
 

@@ -24,11 +24,11 @@ class ScriptedTrialRunner:
 
     def __init__(self) -> None:
         self.trials: list[HarborTrial] = []
-        self.checked: list[Path] = []
+        self.checked: list[tuple[str, Path]] = []
         self.running = 0
         self.most_running = 0
 
-    def check(self, template: HarborTrialTemplate, tasks: Sequence[Path]) -> None:
+    def check(self, template: HarborTrialTemplate, tasks: Sequence[tuple[str, Path]]) -> None:
         self.checked += tasks
 
     async def run(self, trial: HarborTrial) -> HarborTrialResult:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import math
 import pkgutil
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from castform.cli.model_choice import add_endpoint_arguments
 from castform.cli.output import print_json, print_note, print_table, print_text
 from castform.errors import UsageError
 
@@ -36,20 +38,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--sandbox", default="docker", metavar="NAME", help="where trials run; default: docker"
     )
-    parser.add_argument(
-        "-m", "--model", help="the agent's model: pulled name, folder or hub id; or the server's"
+    add_endpoint_arguments(
+        parser, required=False, what="the agent's model: pulled name, folder or hub id; or the server's"
     )
-    parser.add_argument(
-        "--base-url", metavar="URL", help="an OpenAI-compatible server instead of a local model"
-    )
-    parser.add_argument(
-        "--api-key-env", metavar="NAME", help="environment variable that holds the server's key"
-    )
-    parser.add_argument(
-        "--adapter", type=Path, metavar="DIR", help="PEFT LoRA folder on top of a local model"
-    )
-    parser.add_argument("--temperature", type=float, metavar="T", help="0 is greedy")
-    parser.add_argument("--max-new-tokens", type=int, metavar="N", help="most tokens of one reply")
     parser.add_argument("--attempts", type=int, default=1, metavar="K", help="trials per task; default: 1")
     parser.add_argument(
         "--concurrency", type=int, default=4, metavar="N", help="trials at a time; default: 4"
@@ -118,8 +109,8 @@ def check_arguments(args: argparse.Namespace) -> None:
     check_model_arguments(args)
     if args.attempts < 1 or args.concurrency < 1:
         raise UsageError("--attempts and --concurrency are at least 1")
-    if not args.timeout_multiplier > 0:
-        raise UsageError("--timeout-multiplier is above 0")
+    if not 0 < args.timeout_multiplier < math.inf:
+        raise UsageError("--timeout-multiplier is a number above 0")
     if args.agent in REFERENCE_AGENTS:
         if args.model:
             raise UsageError(
@@ -129,7 +120,7 @@ def check_arguments(args: argparse.Namespace) -> None:
         raise UsageError(
             f"the agent {args.agent} needs a model", hint="-m NAME, with --base-url for one behind a server"
         )
-    if args.job_name is not None and (not args.job_name.strip(".") or "/" in args.job_name):
+    if args.job_name is not None and (not args.job_name.strip(". ") or {"/", "\0"} & set(args.job_name)):
         raise UsageError(f"{args.job_name!r} is no name for a job's folder")
 
 
@@ -153,12 +144,16 @@ async def _run_job(
 
     make_job, run_job = _reach("castform_harbor.job:Job"), _reach("castform_harbor.job:run_job")
     artifact = _reach("castform_harbor.task_config:Artifact")
+    artifacts = [artifact(source=path) for path in args.artifact]
+    for item in artifacts:
+        for problem in _reach("castform_harbor.task_parsing:find_artifact_problems")(item):
+            raise UsageError(f"--artifact {problem}")
     options = _reach("castform_harbor.trial_types:TrialOptions")(
         verifier=args.verifier,
         timeout_multiplier=args.timeout_multiplier,
         keep_agent_processes=args.keep_agent_processes,
         network="none" if args.no_network else "task",
-        artifacts=tuple(artifact(source=path) for path in args.artifact),
+        artifacts=tuple(artifacts),
     )
     name = args.job_name or f"{time.strftime('%Y-%m-%d__%H-%M-%S')}__{secrets.token_hex(3)}"
     job = make_job(
@@ -175,7 +170,7 @@ async def _run_job(
     provider = load_provider(args.sandbox)
     try:
         await provider.check()
-        job.folder.mkdir(parents=True, exist_ok=True)
+        _make_folder(job.folder)
         async with _open_models(args, job.folder) as open_model:
             done = await run_job(
                 job, harness=harness, provider=provider, open_model=open_model, on_trial=_note_trial
@@ -183,6 +178,13 @@ async def _run_job(
     finally:
         await provider.aclose()
     return job.folder, done
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{folder} cannot be made: {error.strerror}") from error
 
 
 @asynccontextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -152,15 +153,21 @@ def test_a_field_that_would_mean_nothing_is_refused(changes, named):
 
 def test_tasks_are_looked_at_before_anything_runs(tmp_path):
     runner = make_runner()
-    runner.check(template_of(), [TASKS / "workdir", TASKS / "steps-simple"])
-    with pytest.raises(UsageError, match=r"1 of 2 tasks declare none: castform/steps-simple"):
-        runner.check(template_of(verification="fresh"), [TASKS / "steps-all-shared", TASKS / "steps-simple"])
-    runner.check(template_of(verification="fresh", artifacts=("/work",)), [TASKS / "steps-simple"])
+    workdir, simple = ("a", TASKS / "workdir"), ("b", TASKS / "steps-simple")
+    runner.check(template_of(), [workdir, simple])
+    with pytest.raises(UsageError, match=r"1 of 2 tasks declare none: b"):
+        runner.check(template_of(verification="fresh"), [("c", TASKS / "steps-all-shared"), simple])
+    runner.check(template_of(verification="fresh", artifacts=("/work",)), [simple])
     with pytest.raises(UsageError, match="no harness called"):
         runner.check(template_of(agent=AgentConfig(name="terminus-9")), [])
     (tmp_path / "task.toml").write_text("")
-    with pytest.raises(UsageError, match="no whole Harbor task"):
-        runner.check(template_of(), [tmp_path])
+    composed = tmp_path / "composed"
+    shutil.copytree(TASKS / "workdir", composed)
+    (composed / "environment" / "docker-compose.yaml").write_text("services: {main: {}}\n")
+    with pytest.raises(
+        UsageError, match=r"d: .* no whole Harbor task(.|\n)*e: its environment is a Docker Compose"
+    ):
+        runner.check(template_of(), [workdir, ("d", tmp_path), ("e", composed)])
 
 
 class NoBoxes:
@@ -196,6 +203,15 @@ async def test_a_box_that_does_not_start_is_no_reward_and_a_second_try_starts_af
         assert "the engine is gone" in found.exception_message
         (trial.trial_dir / "left-over").write_text("of the try before")
     assert (trial.trial_dir / "result.json").is_file()
+
+
+async def test_a_folder_of_a_trial_that_was_killed_as_it_began_is_no_hindrance(tmp_path):
+    trial = trial_of(tmp_path)
+    (trial.trial_dir / "agent").mkdir(parents=True)
+    found = await run_rollout(
+        trial, task=load_task(TASKS / "workdir"), harness=NopHarness(), provider=NoBoxes()
+    )
+    assert found.reason == "sandbox_error"
 
 
 async def test_a_folder_that_is_no_trial_is_never_removed(tmp_path):

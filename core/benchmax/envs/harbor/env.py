@@ -127,7 +127,8 @@ class HarborEnv(Environment[Mapping[str, Any], HarborAttempt]):
                 split=split,
                 eval_ratio=self.eval_ratio,
             )
-        self._runners.get().check(self.trial, [Path(example.payload["path"]) for example in found])
+        tasks = [(str(example.payload["name"]), Path(example.payload["path"])) for example in found]
+        self._runners.get().check(self.trial, tasks)
         return found
 
     async def run_group(

@@ -23,7 +23,7 @@ class InProcessRunner:
 
     uses_process_environment = True
 
-    def check(self, template: HarborTrialTemplate, tasks: Sequence[Path]) -> None:
+    def check(self, template: HarborTrialTemplate, tasks: Sequence[tuple[str, Path]]) -> None:
         """ValueError: harbor is not installed here, or something is wanted that it does not do."""
         _import_harbor()
         if template.verification != "task" or template.network != "task":

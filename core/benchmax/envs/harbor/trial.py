@@ -140,8 +140,11 @@ class TrialRunner(Protocol):
     uses_process_environment: bool
     """Whether sandbox credentials have to stand in `os.environ` of this process."""
 
-    def check(self, template: HarborTrialTemplate, tasks: Sequence[Path]) -> None:
-        """Raise ValueError, or an error of the runner's own, for what no trial of these tasks could do."""
+    def check(self, template: HarborTrialTemplate, tasks: Sequence[tuple[str, Path]]) -> None:
+        """Raise ValueError, or an error of the runner's own, for what no trial of these tasks could do.
+
+        `tasks`: the name of each, and the folder of its copy.
+        """
         ...
 
     async def run(self, trial: HarborTrial) -> HarborTrialResult:

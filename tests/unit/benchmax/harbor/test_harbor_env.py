@@ -219,7 +219,9 @@ async def test_the_runner_looks_at_the_tasks_before_anything_runs(tmp_path, make
     make_task()
     env = make_env()
     dataset = await env.create_dataset("train", tmp_path)
-    assert [str(path) for path in env._runners.get().checked] == [dataset[0].payload["path"]]
+    assert [(name, str(path)) for name, path in env._runners.get().checked] == [
+        ("one", dataset[0].payload["path"])
+    ]
 
 
 def make(agent=None, environment=None, verifier=None, **options):
