@@ -7,7 +7,11 @@ from dataclasses import dataclass
 from castform.sandbox.contract import ExecResult, Sandbox
 from castform.sandbox.errors import ExecTimeoutError
 
-PICK_SHELL = 'if command -v bash >/dev/null 2>&1; then exec bash -c "$1"; else exec sh -c "$1"; fi'
+START = (
+    'if [ -n "$2" ] && ! cd -- "$2" 2>/dev/null; then printf "[%s cannot be entered any more; this is /]\\n" "$2"; fi; '
+    'if command -v bash >/dev/null 2>&1; then exec bash -c "$1"; else exec sh -c "$1"; fi'
+)
+"""The shell goes to its folder itself: one that a command removed is no fault of the box."""
 MAX_SCRIPT_BYTES = 100_000
 """Linux takes arguments of 128 KiB."""
 
@@ -41,8 +45,8 @@ async def run_command(
     wrapped = f'exec 2>&1\ntrap \'printf "\\n%s%s" {marker} "$PWD"\' EXIT\n{script}\n'
     try:
         done = await sandbox.exec(
-            ["sh", "-c", PICK_SHELL, "sh", wrapped],
-            cwd=cwd,
+            ["sh", "-c", START, "sh", wrapped, cwd or ""],
+            cwd=None if cwd is None else "/",
             user=user,
             env=env,
             timeout_seconds=timeout_seconds,

@@ -20,6 +20,7 @@ from pydantic import Field
 from castform.harness.contract import AgentTask, HarnessError, HarnessResult, HarnessStatus
 from castform.sandbox.contract import ModelEndpoint, Sandbox
 from castform.section import Section
+from castform_harbor.harnesses.answers import read_answer, replace_surrogates
 from castform_harbor.harnesses.atif_steps import StepLog, make_messages
 from castform_harbor.harnesses.box_shell import run_command
 from castform_harbor.harnesses.replies import ReadReply, read_reply
@@ -153,22 +154,19 @@ class _Work:
         more: dict[str, Any] = {}  # Any: options of the SDK's call
         if self.options.max_new_tokens is not None:
             more["max_tokens"] = self.options.max_new_tokens
-        answer: Any = await client.chat.completions.create(  # Any: its overloads know no plain dicts
-            model=model,
-            messages=self.messages,  # type: ignore[arg-type]  # plain dicts
-            **more,
-        )
+        try:
+            answer: object = await client.chat.completions.create(
+                model=model,
+                messages=self.messages,  # type: ignore[arg-type]  # plain dicts
+                **more,
+            )
+        except ValueError as error:
+            raise HarnessError(f"the model's endpoint sent no JSON: {error}") from error
+        said = read_answer(answer)
         self.turns += 1
-        choice = answer.choices[0]
-        text = choice.message.content or ""
-        usage = answer.usage
-        self.messages.append({"role": "assistant", "content": text})
-        self.log.add_reply(
-            text,
-            getattr(choice.message, "reasoning_content", None),
-            None if usage is None else (usage.prompt_tokens, usage.completion_tokens),
-        )
-        return read_reply(text), choice.finish_reason
+        self.messages.append({"role": "assistant", "content": said.text})
+        self.log.add_reply(said.text, said.reasoning, said.usage)
+        return read_reply(said.text), said.finish_reason
 
     async def _run(self, reply: ReadReply) -> str:
         """Run the commands of a reply; return what the model is shown."""
@@ -200,6 +198,7 @@ class _Work:
         return "\n".join(sorted(done.text.split("\n"))).strip()
 
     def _say(self, role: str, text: str) -> None:
+        text = replace_surrogates(text)
         self.messages.append({"role": role, "content": text})
         if (
             role == "system"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,6 +11,7 @@ from castform.harness import HarnessError, load_harness
 from castform.sandbox.contract import ModelEndpoint
 from castform.testing.mock_endpoint import MockEndpoint
 from castform.testing.troubles import every, rate_limited
+from castform_harbor.harnesses.answers import read_answer
 
 
 @pytest.fixture
@@ -139,3 +141,39 @@ async def test_skills_are_named_in_the_task(box, make_task, play, tmp_path):
     model, server = play("DONE")
     await load_harness("terminus-lite").run(make_task("go", skills_dir=str(tmp_path / "skills")), box, model)
     assert server.asked[0].body["messages"][1]["content"].endswith(f"\n{skill}/SKILL.md")
+
+
+async def test_a_folder_that_a_command_removed_is_left_and_the_work_goes_on(box, make_task, play):
+    model, server = play(sh("mkdir q && cd q && rm -rf ../q"), sh("pwd"), "DONE")
+    done = await load_harness("terminus-lite").run(make_task(), box, model)
+    assert done.status == "finished"
+    assert (
+        server.asked[-1]
+        .body["messages"][-1]["content"]
+        .endswith("/q cannot be entered any more; this is /]\n/")
+    )
+
+
+async def test_text_that_utf8_cannot_spell_reaches_the_model_without_it(box, make_task, play):
+    model, server = play(sh("printf '\ud800'"), "DONE")
+    done = await load_harness("terminus-lite").run(make_task("do \ud800 it"), box, model)
+    said = server.asked[-1].body["messages"]
+    assert (done.status, said[1]["content"], said[3]["content"]) == ("finished", "do ? it", "?")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        *(None, "<html>", [], SimpleNamespace(choices=None), SimpleNamespace(choices=[])),
+        *(SimpleNamespace(choices=[SimpleNamespace(message=m)]) for m in (None, SimpleNamespace(content=[]))),
+    ],
+)
+def test_an_answer_that_is_no_chat_completion_is_the_endpoints_fault(answer):
+    with pytest.raises(HarnessError, match="sent no chat completion"):
+        read_answer(answer)
+
+
+def test_tokens_that_an_endpoint_does_not_count_are_left_out():
+    message = SimpleNamespace(content="a\ud800")
+    said = read_answer(SimpleNamespace(choices=[SimpleNamespace(message=message)], usage=SimpleNamespace()))
+    assert (said.text, said.usage, said.finish_reason) == ("a?", None, None)
