@@ -21,20 +21,7 @@ _OPEN_LOCAL = "castform_trainer.serving:open_endpoint"
 
 def add_model_arguments(parser: argparse.ArgumentParser, *, required: bool) -> None:
     """Declare -m, --base-url and what goes with them, and the settings of a run."""
-    parser.add_argument(
-        "-m", "--model", required=required, help="pulled name, folder or hub id; or the server's"
-    )
-    parser.add_argument(
-        "--base-url", metavar="URL", help="an OpenAI-compatible server instead of a local model"
-    )
-    parser.add_argument(
-        "--api-key-env", metavar="NAME", help="environment variable that holds the server's key"
-    )
-    parser.add_argument(
-        "--adapter", type=Path, metavar="DIR", help="PEFT LoRA folder on top of a local model"
-    )
-    parser.add_argument("--temperature", type=float, metavar="T", help="0 is greedy")
-    parser.add_argument("--max-new-tokens", type=int, metavar="N", help="most tokens of one reply")
+    add_endpoint_arguments(parser, required=required)
     parser.add_argument("--concurrency", type=int, metavar="N", help="rollouts at the same time")
     parser.add_argument("--seed", type=int, help="seed of everything random (run.seed)")
     add_environment_arguments(parser)
@@ -48,6 +35,27 @@ def add_model_arguments(parser: argparse.ArgumentParser, *, required: bool) -> N
         help="one setting, rl.group_size=4 for one; `castform train --settings` lists them; may be repeated",
     )
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
+
+
+def add_endpoint_arguments(
+    parser: argparse.ArgumentParser,
+    *,
+    required: bool,
+    what: str = "pulled name, folder or hub id; or the server's",
+) -> None:
+    """Declare which model answers, and how: -m, --base-url, --adapter, --temperature and their like."""
+    parser.add_argument("-m", "--model", required=required, help=what)
+    parser.add_argument(
+        "--base-url", metavar="URL", help="an OpenAI-compatible server instead of a local model"
+    )
+    parser.add_argument(
+        "--api-key-env", metavar="NAME", help="environment variable that holds the server's key"
+    )
+    parser.add_argument(
+        "--adapter", type=Path, metavar="DIR", help="PEFT LoRA folder on top of a local model"
+    )
+    parser.add_argument("--temperature", type=float, metavar="T", help="0 is greedy")
+    parser.add_argument("--max-new-tokens", type=int, metavar="N", help="most tokens of one reply")
 
 
 def add_environment_arguments(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import importlib
-from typing import Any
 
-ACTIONS: dict[str, tuple[str, str]] = {
+from castform.cli.actions import Actions, add_actions, run_action
+
+ACTIONS: Actions = {
     "check": (
         "castform.cli.sft_check",
         "say whether a file of conversations can be trained on, and what is in it",
@@ -20,38 +20,13 @@ ACTIONS: dict[str, tuple[str, str]] = {
         "finetune a model on a file of conversations, with a verdict at the end",
     ),
 }
-"""Name to (module, one line). A module has add_arguments(parser) and run(args) -> int, and is imported when
-its action is asked for."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the actions."""
-    commands = parser.add_subparsers(
-        dest="action", required=True, metavar="|".join(ACTIONS), prog=parser.prog
-    )
-    for name, (_, summary) in ACTIONS.items():
-        command = commands.add_parser(name, help=summary, description=f"{summary[:1].upper()}{summary[1:]}.")
-        command.add_argument(
-            "-v",
-            "--verbose",
-            action="store_true",
-            default=argparse.SUPPRESS,
-            help="show logs and tracebacks",
-        )
-        _add_late(command, name)
-
-
-def _add_late(parser: argparse.ArgumentParser, action: str) -> None:
-    """Declare an action's arguments when its words are parsed: the others need not be imported."""
-    parse = parser.parse_known_args
-
-    def parse_with_arguments(*args: Any, **options: Any) -> Any:  # argparse's own signature
-        importlib.import_module(ACTIONS[action][0]).add_arguments(parser)
-        return parse(*args, **options)
-
-    parser.parse_known_args = parse_with_arguments  # type: ignore[method-assign]  # argparse has no other seam
+    add_actions(parser, ACTIONS)
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the action that was asked for."""
-    return int(importlib.import_module(ACTIONS[args.action][0]).run(args))
+    return run_action(args, ACTIONS)

@@ -13,7 +13,7 @@ from typing import Any, Unpack
 
 from benchmax.envs.termination import describe_error
 from castform.errors import CastformError, MissingError, UsageError
-from castform.plugins.names import suggest_names
+from castform.testing.choosing import choose_rules
 from castform.testing.conformance.examined import Examined, Options, OptionWords
 from castform.testing.conformance.holdings import own_temp_dir
 from castform.testing.conformance.network_guard import guard_network
@@ -77,8 +77,8 @@ def check_conformance(
     **options: Unpack[OptionWords],
 ) -> ConformanceReport:
     """Return what came of every rule; options and errors as in `assert_conforms`, broken rules aside."""
-    rules = choose_rules(only)
-    choose_rules(accept)
+    rules = choose_rules(RULES, only)
+    choose_rules(RULES, accept)
     began = time.perf_counter()
     with examine(environment_or_id, **options) as examined:
         results = [check_rule(rule, examined, accept or {}) for rule in rules]
@@ -143,19 +143,6 @@ def check_rule(rule: Rule, examined: Examined, accept: Mapping[str, str]) -> Rul
     if rule.name in accept:
         return result(state="accepted", breaches=breaches, reason=accept[rule.name])
     return result(state="broken", breaches=breaches)
-
-
-def choose_rules(names: Collection[str] | None) -> list[Rule]:
-    """Return the rules of these names, all for None. UsageError for a name that does not exist."""
-    known = [rule.name for rule in RULES]
-    for name in names or ():
-        if name not in known:
-            close = suggest_names(name, known)
-            raise UsageError(
-                f"there is no rule called {name!r}",
-                hint=f"did you mean {close[0]!r}?" if close else f"there are {', '.join(known)}",
-            )
-    return [rule for rule in RULES if names is None or rule.name in names]
 
 
 def _check_extra() -> None:

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from castform.testing.choosing import choose_rules
 from castform.testing.sandboxes.rule import SandboxRule
-from castform.testing.sandboxes.run import Examination, choose_rules, make_subject
+from castform.testing.sandboxes.rules import RULES
+from castform.testing.sandboxes.run import Examination, make_subject
 
 
 def make_rule_tests(
@@ -21,7 +23,7 @@ def make_rule_tests(
     with the reason. `only` and the other words are those of `check_provider`.
     """
     subject = make_subject(name, **words)
-    rules = choose_rules(only)
+    rules = choose_rules(RULES, only)
     opened: dict[str, Examination] = {}
 
     def close() -> None:

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from castform.errors import CastformError, UsageError
-from castform.plugins.names import suggest_names
 from castform.sandbox.load import load_provider
+from castform.testing.choosing import choose_rules
 from castform.testing.sandboxes.rule import (
     BrokenRuleError,
     NotCheckedError,
@@ -105,7 +105,7 @@ def check_provider(
     what network rules ask by. Raises UsageError for a rule that does not exist, MissingError where
     the provider cannot work here. Call it from a plain function, not an async one.
     """
-    rules = choose_rules(only)
+    rules = choose_rules(RULES, only)
     results = []
     with examine(name, **words) as examination:
         for rule in rules:
@@ -114,19 +114,6 @@ def check_provider(
             if show is not None:
                 show(result)
         return SandboxReport(provider=name, capabilities=examination.capabilities, results=tuple(results))
-
-
-def choose_rules(names: Collection[str] | None) -> list[SandboxRule]:
-    """Return the rules of these names, all for None. UsageError for a name that does not exist."""
-    known = [rule.name for rule in RULES]
-    for name in names or ():
-        if name not in known:
-            close = suggest_names(name, known)
-            raise UsageError(
-                f"there is no rule called {name!r}",
-                hint=f"did you mean {close[0]!r}?" if close else f"there are {', '.join(known)}",
-            )
-    return [rule for rule in RULES if names is None or rule.name in names]
 
 
 def make_subject(name: str, **words: Any) -> Subject:  # Any: its fields

@@ -29,10 +29,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.fixture(scope="session")
 def accept(pytestconfig: pytest.Config) -> dict[str, str]:
     """Rules that may be broken, and why."""
-    from castform.testing.conformance.run import choose_rules
+    from castform.testing.choosing import choose_rules
+    from castform.testing.conformance.rules import RULES
 
     accepted = dict(_split(text, "--castform-accept") for text in pytestconfig.getoption("--castform-accept"))
-    choose_rules(accepted)
+    choose_rules(RULES, accepted)
     return accepted
 
 
