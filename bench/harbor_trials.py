@@ -18,6 +18,7 @@ import json
 import os
 import resource
 import secrets
+import signal
 import statistics
 import subprocess
 import sys
@@ -164,7 +165,8 @@ async def run_trials(arguments: argparse.Namespace, folder: Path) -> Report:
         each = arguments.trials // arguments.chunks
         for number in range(arguments.chunks):
             count = each + (arguments.trials % arguments.chunks if number == 0 else 0)
-            await timed("floor", count, run_floor(name, arguments.token, count, arguments.concurrency))
+            floor = count if arguments.floor is None else -(-arguments.floor // arguments.chunks)
+            await timed("floor", floor, run_floor(name, arguments.token, floor, arguments.concurrency))
             await timed("trials", count, play_and_note(f"chunk-{number}", count))
     finally:
         await provider.aclose()
@@ -189,7 +191,13 @@ def peak_mb() -> float:
 
 
 def run_inside(arguments: argparse.Namespace, folder: Path) -> None:
-    report = asyncio.run(run_trials(arguments, folder))
+    async def run_until_told() -> Report:
+        task = asyncio.current_task()
+        assert task is not None
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+        return await run_trials(arguments, folder)
+
+    report = asyncio.run(run_until_told())
     report.threads_left = threading.active_count() - 1
     (folder / "report.json").write_text(json.dumps(asdict(report)))
 
@@ -240,7 +248,9 @@ def list_boxes(folder: Path) -> set[str]:
 def count_all(provider: str, folder: Path, pid: int, token: str) -> dict[str, int]:
     counts = count_docker(pid, token) if provider == "docker" else count_kernel(list_boxes(folder))
     counts["box folders"] = len(list((folder / "home/sandboxes/bubblewrap/boxes").glob("*")))
-    counts["temporary files, sockets and folders"] = sum(1 for _ in (folder / "tmp").rglob("*"))
+    counts["temporary files, sockets and folders"] = sum(
+        len(folders) + len(files) for _, folders, files in os.walk(folder / "tmp")
+    )
     return counts
 
 
@@ -268,10 +278,11 @@ class Measured:
         return 1000 * sum(phase.cpu_seconds for phase in phases) / sum(phase.count for phase in phases)
 
     def ratio(self) -> float:
-        """Return the median, over the chunks, of the trials' time beside their floor's."""
+        """Return the median, over the chunks, of a trial's time beside its floor's."""
         floors, trials = self.report.phases[0::2], self.report.phases[1::2]
         return statistics.median(
-            trial.wall_seconds / floor.wall_seconds for floor, trial in zip(floors, trials, strict=True)
+            trial.wall_seconds / trial.count / (floor.wall_seconds / floor.count)
+            for floor, trial in zip(floors, trials, strict=True)
         )
 
 
@@ -285,6 +296,7 @@ def measure(provider: str, arguments: argparse.Namespace) -> Measured:
         write_task(folder, token)
         words = [sys.executable, __file__, "--inside", work, "--token", token, "--providers", provider]
         words += [f"--{name}={getattr(arguments, name)}" for name in ("trials", "chunks", "concurrency")]
+        words += [] if arguments.floor is None else [f"--floor={arguments.floor}"]
         own = {"TMPDIR": str(folder / "tmp"), "CASTFORM_HOME": str(folder / "home")}
         process = subprocess.Popen(words, env={**os.environ, **own})
         most: dict[str, int] = {}
@@ -351,6 +363,7 @@ def main(words: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--providers", nargs="+", choices=list(FLOORS), default=list(FLOORS))
     parser.add_argument("--trials", type=int, default=200)
+    parser.add_argument("--floor", type=int, help="boxes of the floor; default: as many as trials")
     parser.add_argument("--chunks", type=int, default=4)
     parser.add_argument("--concurrency", type=int, default=16)
     parser.add_argument("--json", action="store_true")
@@ -360,6 +373,9 @@ def main(words: Sequence[str] | None = None) -> int:
     if arguments.inside is not None:
         run_inside(arguments, arguments.inside)
         return 0
+    signal.signal(
+        signal.SIGTERM, lambda *_: sys.exit(1)
+    )  # the trials' process is ended, which closes its boxes
     ctypes.CDLL(None, use_errno=True).prctl(SUBREAPER, 1)
     failed = False
     for provider in arguments.providers:
