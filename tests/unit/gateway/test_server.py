@@ -238,6 +238,25 @@ async def test_a_client_that_goes_away_leaves_an_aborted_record_that_is_not_trai
     assert (call.finish_reason, call.sampled_ids, build_segments([call])) == ("abort", (), [])
 
 
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_client_that_hangs_up_as_it_asks_leaves_an_aborted_record(make_bench, monkeypatch, stream):
+    engine = HeldEngine()
+    bench = await make_bench(engine=engine)
+    grant = await bench.open()
+    begin = bench.gateway.service.begin
+
+    def begin_and_lose(*asked):
+        work = begin(*asked)
+        asyncio.current_task().cancel()  # what the server does to a request whose connection is lost
+        return work
+
+    monkeypatch.setattr(bench.gateway.service, "begin", begin_and_lose)
+    with pytest.raises(aiohttp.ClientError):
+        await bench.chat(grant, {**GO, "stream": stream})
+    await acquire(engine.cancelled)
+    assert [call.finish_reason for call in await bench.calls()] == ["abort"]
+
+
 async def test_a_marked_retry_gets_the_answer_that_is_still_being_sampled(make_bench):
     engine = HeldEngine()
     bench = await make_bench(engine=engine, grace=60.0)
@@ -274,6 +293,8 @@ async def test_an_idempotency_key_names_one_answer(make_bench):
     assert one[1]["id"] == two[1]["id"] and len(await bench.calls()) == 1
     status, answer = await bench.chat(grant, {**GO, "n": 2}, headers=key)
     assert (status, answer["error"]["code"]) == (422, "idempotency_key_reused")
+    for said in ("hello", "sun"):  # an empty key names nothing
+        assert (await bench.chat(grant, {**GO, "user": said}, headers={"Idempotency-Key": ""}))[0] == 200
 
 
 class BrokenEngine(HeldEngine):

@@ -70,7 +70,7 @@ class ChatService:
 
     def begin(self, session: Session, request: ChatRequest, headers: Mapping[str, str]) -> Inflight:
         """Start to sample for a request, or find the first try of it. Raises ApiError."""
-        key = headers.get("Idempotency-Key")
+        key = headers.get("Idempotency-Key") or None
         is_retry = headers.get(RETRY_HEADER, "0") not in ("", "0")
         work = session.find_first_try(request, key, is_retry=is_retry)
         if work is not None:
@@ -97,6 +97,11 @@ class ChatService:
             created=int(time.time()),
             stop_texts=tuple(stops),
         )
+
+    def leave(self, session: Session, work: Inflight) -> None:
+        """Say that a client has gone: unless it asks again soon, its reply is stopped and recorded as aborted."""
+        loop = asyncio.get_running_loop()
+        loop.call_later(self._grace, self._abort_unless_retried, session, work)
 
     def count_tokens(self, session: Session, request: ChatRequest) -> int:
         """Return how many prompt tokens a request would have now. Nothing is recorded."""
@@ -210,8 +215,7 @@ class ChatService:
         except asyncio.CancelledError:
             if work.task.cancelled():
                 raise ApiError(503, "session_closed", "the session ended before the reply did") from None
-            loop = asyncio.get_running_loop()
-            loop.call_later(self._grace, self._abort_unless_retried, session, work)
+            self.leave(session, work)
             raise
         finally:
             work.waiters -= 1

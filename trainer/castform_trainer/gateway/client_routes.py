@@ -126,7 +126,8 @@ class _ClientRoutes:
                 return make_json_reply(dialect.write(await asking))
             return await self._stream(request, dialect, asked, asking, waiting)
         finally:
-            asking.cancel()
+            if asking.cancel() or asking.cancelled():  # it may not even have begun to wait
+                self._gateway.service.leave(session, work)
 
     async def _read(self, request: web.Request, session: Session, read: ReadRequest) -> ChatRequest:
         try:
