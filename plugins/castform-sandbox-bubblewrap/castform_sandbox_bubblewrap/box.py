@@ -15,6 +15,7 @@ from castform.sandbox.archive import pack_path, unpack
 from castform.sandbox.contract import MAX_OUTPUT_BYTES, ExecResult, ModelEndpoint, NetworkPolicy
 from castform.sandbox.errors import ExecTimeoutError, SandboxFileError, SandboxGoneError, UsageError
 from castform.sandbox.relay import ModelRelay
+from castform.sandbox.request import check_exec, check_mode, check_path, check_size, check_user
 from castform.sandbox.teardown import finish
 from castform_sandbox_bubblewrap.first_process import FirstProcess
 from castform_sandbox_bubblewrap.groups import count_out_of_memory
@@ -84,12 +85,19 @@ class BubblewrapBox:
     ) -> ExecResult:
         """Run a program to the end of its first process; see the contract."""
         self._check_open()
+        check_exec(
+            command,
+            cwd=cwd,
+            env=env,
+            user=user,
+            timeout_seconds=timeout_seconds,
+            max_output_bytes=max_output_bytes,
+        )
         variables = {**self._env, **self._network.env, **(env or {})}
-        check_words(command, variables)
         name = self._check_user(self._user if user is None else user)
         order = {
             "argv": list(command),
-            "cwd": posixpath.join(self._workdir, cwd or ""),
+            "cwd": cwd or self._workdir,
             "env": variables,
             "user": name,
         }
@@ -115,6 +123,7 @@ class BubblewrapBox:
     async def read_file(self, path: str, *, max_bytes: int = 16 << 20) -> bytes:
         """Return a regular file, read inside the box."""
         self._check_path(path)
+        check_size("max_bytes", max_bytes)
         result = await self._runner.call_files(
             "read", {"path": path, "max_bytes": max_bytes}, max_output_bytes=max(4096, max_bytes + 1)
         )
@@ -125,6 +134,8 @@ class BubblewrapBox:
     async def write_file(self, path: str, data: bytes, *, mode: int = 0o644, user: str | None = None) -> None:
         """Write a whole file beside its place inside the box, and move it there."""
         self._check_path(path)
+        check_mode(mode)
+        check_user(user)
         name = None if user is None else self._check_user(user)
         await self._runner.call_files("write", {"path": path, "mode": mode, "user": name}, stdin=data)
 
@@ -151,6 +162,7 @@ class BubblewrapBox:
     async def download(self, source: str, target: Path, *, max_bytes: int = 1 << 30) -> None:
         """Copy a file, or a folder's content, to `target` outside."""
         self._check_path(source)
+        check_size("max_bytes", max_bytes)
         kind = (await self._runner.call_files("kind", {"path": source})).stdout
         if kind == b"folder":
             await self._download(source, target, max_bytes)
@@ -242,10 +254,7 @@ class BubblewrapBox:
 
     def _check_path(self, path: str) -> None:
         self._check_open()
-        if not path.startswith("/") or "\0" in path:
-            raise UsageError(
-                f"{path!r} is not an absolute path", hint="paths inside a sandbox start with a slash"
-            )
+        check_path(path)
 
     def _check_user(self, user: str) -> str:
         if user in _ROOT:
@@ -266,17 +275,6 @@ class BubblewrapBox:
         if count_out_of_memory(self._first.groups):
             return "the sandbox is gone: it used all of its memory"
         return "the sandbox is gone: its first process was killed"
-
-
-def check_words(command: Sequence[str], variables: Mapping[str, str]) -> None:
-    """Raise UsageError for what no program can be started with."""
-    if not command:
-        raise UsageError("an empty command", hint="give a program and its arguments")
-    if any("\0" in word for word in command):
-        raise UsageError(f"{command[0]!r}: an argument holds a zero byte")
-    for name, value in variables.items():
-        if not name or "=" in name or "\0" in name + value:
-            raise UsageError(f"{name!r} cannot be a variable of the environment")
 
 
 def _pack(source: Path, name: str | None, archive: IO[bytes]) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from castform.sandbox.capacity import measure_machine
 from castform.sandbox.contract import BoxRequest, Capabilities, Capacity, ImageBuild, Limits
 from castform.sandbox.errors import SandboxStartError
+from castform.sandbox.request import check_request
 from castform.sandbox.slots import Slots
 from castform.sandbox.teardown import finish
 from castform_sandbox_bubblewrap.box import BubblewrapBox
@@ -52,6 +53,7 @@ class BubblewrapProvider:
 
     async def start(self, request: BoxRequest) -> BubblewrapBox:
         """Build what has to be built and start a box; see the contract."""
+        check_request(request)
         make_rules(request.network)  # raises for what is no host, before anything is started
         await self._slots.take()
         try:

@@ -17,6 +17,7 @@ from castform.sandbox.contract import (
 from castform.sandbox.egress import EgressProxy, HostRules
 from castform.sandbox.errors import MissingError, SandboxError
 from castform.sandbox.relay import ModelRelay
+from castform.sandbox.request import check_exec
 from castform.sandbox.teardown import finish
 from castform_sandbox_docker.commands import Commands
 from castform_sandbox_docker.disk import INTERVAL_SECONDS, describe_excess
@@ -83,6 +84,14 @@ class DockerBox:
         max_output_bytes: int = MAX_OUTPUT_BYTES,
     ) -> ExecResult:
         self._life.check()
+        check_exec(
+            command,
+            cwd=cwd,
+            env=env,
+            user=user,
+            timeout_seconds=timeout_seconds,
+            max_output_bytes=max_output_bytes,
+        )
         return await self._commands.run(
             command,
             cwd=cwd if cwd is not None else self._request.workdir,

@@ -16,6 +16,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from castform.sandbox.archive import ChunkReader, pack_path, unpack
 from castform.sandbox.errors import SandboxFileError, UsageError
+from castform.sandbox.request import check_mode, check_path, check_size, check_user
 from castform_sandbox_docker.life import Life
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ class Files:
     async def read(self, path: str, max_bytes: int) -> bytes:
         """Return a regular file's content, as `Sandbox.read_file` promises."""
         place = check_path(path)
+        check_size("max_bytes", max_bytes)
 
         def work(client: docker.APIClient) -> bytes:
             chunks, status = client.get_archive(self._life.container_id, place, chunk_size=_CHUNK)
@@ -57,6 +59,8 @@ class Files:
         place = check_path(path)
         if posixpath.basename(place) in ("", ".", ".."):
             raise UsageError(f"{path!r} is no file's name")
+        check_mode(mode)
+        check_user(user)
         uid, gid = await self._find_ids(user)
         member = tarfile.TarInfo(place.lstrip("/"))
         member.mode, member.uid, member.gid, member.size = mode, uid, gid, len(data)
@@ -87,6 +91,7 @@ class Files:
     async def download(self, source: str, target: Path, max_bytes: int) -> None:
         """Copy a file or a folder's content out, as `Sandbox.download` promises."""
         place = check_path(source)
+        check_size("max_bytes", max_bytes)
 
         def work(client: docker.APIClient) -> None:
             chunks, status = client.get_archive(self._life.container_id, place, chunk_size=_CHUNK)
@@ -160,15 +165,6 @@ class Files:
             if len(fields) >= 4 and fields[2].isdigit() and (fields[0] == name or fields[2] == str(number)):
                 return fields if path != "/etc/passwd" or fields[3].isdigit() else None
         return None
-
-
-def check_path(path: str) -> str:
-    """Return an absolute path without slashes at its end. UsageError for a relative one."""
-    if not path.startswith("/") or "\0" in path:
-        raise UsageError(
-            f"{path!r} is not an absolute path", hint="paths inside a sandbox start with a slash"
-        )
-    return path.rstrip("/") or "/"
 
 
 def _check_regular(path: str, status: dict[str, Any], max_bytes: int) -> None:  # Any: JSON of the engine

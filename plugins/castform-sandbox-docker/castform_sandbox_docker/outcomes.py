@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 
 from castform.sandbox.contract import ExecResult
-from castform.sandbox.errors import SandboxError, UsageError
+from castform.sandbox.errors import SandboxError
 from castform_sandbox_docker.attach import Attached
 
 
@@ -27,19 +26,6 @@ def is_users_fault(words: str) -> bool:
         "too many levels of symbolic links",
     )
     return any(reason in words for reason in reasons)
-
-
-def check_command(command: Sequence[str], cwd: str | None) -> None:
-    """Raise UsageError for a command that no engine could start."""
-    if isinstance(command, str) or not command or not command[0]:
-        raise UsageError(
-            "the command is empty" if not command else f"the command {command!r} is not a list of words",
-            hint='a command is a program and its arguments: ["ls", "-l"]',
-        )
-    if any("\0" in word for word in command):
-        raise UsageError("a word of the command holds a null character")
-    if cwd is not None and not cwd.startswith("/"):
-        raise UsageError(f"cwd is {cwd!r}, which is not an absolute path")
 
 
 def make_result(

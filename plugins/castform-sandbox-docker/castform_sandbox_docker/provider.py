@@ -19,9 +19,9 @@ from castform.sandbox.errors import (
     SandboxError,
     SandboxGoneError,
     SandboxStartError,
-    UsageError,
 )
 from castform.sandbox.owner import current_owner
+from castform.sandbox.request import check_request
 from castform.sandbox.slots import Slots
 from castform.sandbox.teardown import finish
 from castform.sandbox.trees import BEYOND_MEASURE
@@ -257,15 +257,6 @@ class DockerProvider:
         if box in self._boxes:
             self._boxes.discard(box)
             self._slots.give_back()
-
-
-def check_request(request: BoxRequest) -> None:
-    """Raise UsageError for what no engine could start."""
-    if request.workdir is not None and not request.workdir.startswith("/"):
-        raise UsageError(f"workdir is {request.workdir!r}, which is not an absolute path")
-    reserved = [label for label in request.labels if label.startswith("castform.")]
-    if reserved:
-        raise UsageError(f"labels that begin with castform. are castform's own: {', '.join(reserved)}")
 
 
 def choose_hint(words: str) -> str | None:

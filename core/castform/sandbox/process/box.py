@@ -19,7 +19,7 @@ from castform.sandbox.contract import (
     NetworkPolicy,
 )
 from castform.sandbox.errors import SandboxFileError, SandboxGoneError, UsageError
-from castform.sandbox.process.files import check_path, read_regular, write_whole
+from castform.sandbox.process.files import make_file_error, read_regular, write_whole
 from castform.sandbox.process.tree import (
     BOX_MARK,
     EXEC_MARK,
@@ -29,6 +29,7 @@ from castform.sandbox.process.tree import (
     measure_members,
 )
 from castform.sandbox.relay import ModelRelay
+from castform.sandbox.request import check_exec, check_path, check_size
 from castform.sandbox.spawn import Leftovers, run_program
 from castform.sandbox.teardown import finish
 from castform.sandbox.trees import measure_tree, remove_tree
@@ -85,11 +86,15 @@ class ProcessBox:
         max_output_bytes: int = MAX_OUTPUT_BYTES,
     ) -> ExecResult:
         self._check_open()
+        check_exec(
+            command,
+            cwd=cwd,
+            env=env,
+            user=user,
+            timeout_seconds=timeout_seconds,
+            max_output_bytes=max_output_bytes,
+        )
         check_user(user)
-        if not command:
-            raise UsageError(
-                "the command is empty", hint='a command is a program and its arguments: ["ls", "-l"]'
-            )
         kilobytes = "unlimited" if self._limits.memory_mb is None else str(self._limits.memory_mb << 10)
         blocks = "unlimited" if self._limits.disk_mb is None else str(self._limits.disk_mb << 11)
         token = secrets.token_hex(8)
@@ -116,12 +121,13 @@ class ProcessBox:
 
     async def upload(self, source: Path, target: str) -> None:
         self._check_open()
-        place = check_path(target)
+        place = Path(check_path(target))
         await asyncio.to_thread(_copy_in, source, place)
 
     async def download(self, source: str, target: Path, *, max_bytes: int = 1 << 30) -> None:
         self._check_open()
-        place = check_path(source)
+        check_size("max_bytes", max_bytes)
+        place = Path(check_path(source))
         await asyncio.to_thread(_copy_out, place, target, max_bytes)
 
     async def connect(self, endpoint: ModelEndpoint) -> ModelEndpoint:
@@ -254,6 +260,13 @@ def _copy_in(source: Path, target: Path) -> None:
 
 
 def _copy_out(source: Path, target: Path, max_bytes: int) -> None:
+    try:
+        _copy(source, target, max_bytes)
+    except OSError as error:  # programs of the box go on changing what is copied
+        raise make_file_error(str(source), error) from error
+
+
+def _copy(source: Path, target: Path, max_bytes: int) -> None:
     if source.is_symlink() or not source.exists():
         raise SandboxFileError(f"{source} is {'a link' if source.is_symlink() else 'not there'}")
     if source.is_dir():

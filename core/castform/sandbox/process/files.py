@@ -8,21 +8,14 @@ import secrets
 import stat
 from pathlib import Path
 
-from castform.sandbox.errors import SandboxFileError, UsageError
-
-
-def check_path(path: str) -> Path:
-    """Return an absolute path. UsageError for a relative one."""
-    if "\0" in path or not path.startswith("/"):
-        raise UsageError(
-            f"{path!r} is not an absolute path", hint="paths inside a sandbox start with a slash"
-        )
-    return Path(path)
+from castform.sandbox.errors import SandboxFileError
+from castform.sandbox.request import check_mode, check_path, check_size
 
 
 def read_regular(path: str, max_bytes: int) -> bytes:
     """Return a regular file's content. SandboxFileError for anything else and for more than `max_bytes`."""
-    place = check_path(path)
+    place = Path(check_path(path))
+    check_size("max_bytes", max_bytes)
     try:
         if not stat.S_ISREG(place.lstat().st_mode):  # asked first: opening a device may do something
             raise SandboxFileError(f"{path} is no regular file", hint=_describe_kind(place))
@@ -44,7 +37,8 @@ def read_regular(path: str, max_bytes: int) -> bytes:
 
 def write_whole(path: str, data: bytes, mode: int) -> None:
     """Write a file beside its place and move it there, so that a link is replaced and never followed."""
-    place = check_path(path)
+    place = Path(check_path(path))
+    check_mode(mode)
     beside = place.with_name(f".{place.name[:200]}.{secrets.token_hex(6)}")
     try:
         place.parent.mkdir(parents=True, exist_ok=True)

@@ -16,6 +16,7 @@ from castform.sandbox.errors import SandboxError, SandboxFileError, SandboxStart
 from castform.sandbox.owner import Owner, current_owner, is_alive
 from castform.sandbox.process.box import ProcessBox, check_user
 from castform.sandbox.process.tree import BOX_MARK, can_find, kill_members
+from castform.sandbox.request import check_request
 from castform.sandbox.slots import Slots
 from castform.sandbox.teardown import finish
 from castform.sandbox.trees import remove_tree
@@ -66,8 +67,7 @@ class ProcessProvider:
                 "the process provider has no images: its programs are this machine's",
                 hint="use the docker or the bubblewrap provider",
             )
-        if request.workdir is not None and not request.workdir.startswith("/"):
-            raise UsageError(f"workdir is {request.workdir!r}, which is not an absolute path")
+        check_request(request)
         if not self._reaped:  # what an earlier run left when it was killed
             self._reaped = True
             await self.reap()
