@@ -74,8 +74,16 @@ class HostRules:
         return name in self.names or name.endswith(self.suffixes)
 
     def names_address(self, address: Address) -> bool:
-        """Say whether an address is one of those that are named themselves."""
-        return any(address.version == net.version and address in net for net in self.networks)
+        """Say whether an address is one of those that are named themselves.
+
+        A range of the open internet that has others in it, as 0.0.0.0/0, does not name those.
+        """
+        return any(
+            address.version == net.version
+            and address in net
+            and (net.num_addresses == 1 or is_public(address) or not net.is_global)
+            for net in self.networks
+        )
 
     def allows_address_of_name(self, address: Address) -> bool:
         """Say whether an allowed name may lead to an address."""

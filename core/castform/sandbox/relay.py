@@ -160,7 +160,9 @@ class ModelRelay:
                 404,
                 "only the model of this sandbox is reachable: /v1/chat/completions, /v1/models and the like",
             )
-        if not hmac.compare_digest(_read_key(request.headers).encode(), self.key.encode()):
+        if not hmac.compare_digest(
+            _read_key(request.headers).encode("utf-8", "surrogateescape"), self.key.encode()
+        ):
             return 401, "the key is not the one that was given for this sandbox"
         return None
 

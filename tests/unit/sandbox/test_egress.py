@@ -176,3 +176,12 @@ def test_names_match_whole_and_wildcards_below():
 def test_what_is_no_host_is_named_all_at_once():
     with pytest.raises(ConfigError, match=r"'https://pypi\.org', 'a b', '\*'"):
         HostRules.parse(["https://pypi.org", "ok.org", "a b", "*"])
+
+
+def test_a_range_of_the_open_internet_does_not_name_private_addresses_in_it():
+    wide = HostRules.parse(["0.0.0.0/0", "::/0"])
+    named = HostRules.parse(["10.0.0.0/8", "127.0.0.1", "100.64.0.0/10", "64:ff9b::7f00:1"])
+    for text in ("10.1.2.3", "127.0.0.1", "100.64.0.1", "64:ff9b::7f00:1"):
+        address = ipaddress.ip_address(text)
+        assert (wide.names_address(address), named.names_address(address)) == (False, True), text
+    assert wide.names_address(ipaddress.ip_address("8.8.8.8"))

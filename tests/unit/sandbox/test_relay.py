@@ -229,6 +229,16 @@ async def test_it_is_no_proxy(server, inside, line):
     assert server.asked == []
 
 
+async def test_a_key_that_is_no_text_is_a_wrong_key(server, inside):
+    host, port = inside.root_url.removeprefix("http://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(
+        b"GET /v1/models HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer \xff\r\nConnection: close\r\n\r\n"
+    )
+    assert b" 401 " in await reader.readline()
+    writer.close()
+
+
 async def test_a_model_that_is_not_there_is_a_bad_gateway(client):
     relay = ModelRelay(ModelEndpoint(base_url="http://127.0.0.1:1/v1", api_key="real-key", model="m"))
     listening = socket.create_server(("127.0.0.1", 0))
