@@ -12,6 +12,7 @@ from pathlib import Path
 from castform.sandbox.contract import Capabilities, Enforcement
 from castform.sandbox.errors import MissingError
 from castform_sandbox_bubblewrap import seccomp
+from castform_sandbox_bubblewrap.base import LIBRARIES
 from castform_sandbox_bubblewrap.config import BubblewrapConfig
 from castform_sandbox_bubblewrap.groups import Groups, find_groups
 
@@ -104,7 +105,7 @@ def _try_bwrap(bwrap: str) -> None:
         "--unshare-uts",
         "--disable-userns",
     ]
-    command = [bwrap, *words, "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--", "true"]
+    command = [bwrap, *words, *_bind_programs(), "--proc", "/proc", "--dev", "/dev", "--", "true"]
     try:
         tried = subprocess.run(
             command, capture_output=True, timeout=_TRY_SECONDS, env={"PATH": "/usr/bin:/bin"}, check=False
@@ -118,3 +119,15 @@ def _try_bwrap(bwrap: str) -> None:
             hint="allow user namespaces (sysctl user.max_user_namespaces, kernel.apparmor_restrict_unprivileged_userns), "
             "or use a newer bubblewrap than 0.7",
         )
+
+
+def _bind_programs() -> list[str]:
+    """Return words that bind what programs need: not all of /, where mounts of others come and go meanwhile."""
+    words = ["--ro-bind", "/usr", "/usr"]
+    for name in LIBRARIES:
+        place = Path("/") / name
+        if place.is_symlink():
+            words += ["--symlink", str(place.readlink()), str(place)]
+        elif place.is_dir():
+            words += ["--ro-bind", str(place), str(place)]
+    return words
