@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from castform.testing.hostile.attack import Attack as Attack
     from castform.testing.hostile.attacks import ATTACKS as ATTACKS
     from castform.testing.hostile.choice import choose_attacks as choose_attacks
+    from castform.testing.hostile.choice import combine_attacks as combine_attacks
     from castform.testing.hostile.environments import attack_environment as attack_environment
     from castform.testing.hostile.environments import write_block as write_block
     from castform.testing.hostile.harness import HostileHarness as HostileHarness
@@ -27,7 +28,7 @@ _HOMES = {
     "asserting": ("assert_attacks_earn_nothing",),
     "attack": ("Attack",),
     "attacks": ("ATTACKS",),
-    "choice": ("choose_attacks",),
+    "choice": ("choose_attacks", "combine_attacks"),
     "environments": ("attack_environment", "write_block"),
     "harness": ("HostileHarness",),
     "report": ("AttackResult", "HostileReport"),

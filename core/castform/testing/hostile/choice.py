@@ -31,3 +31,16 @@ def choose_attacks(chosen: Iterable[Attack | str] | None = None) -> list[Attack]
                 hint=f"did you mean {close[0]!r}?" if close else f"there are {', '.join(known)}",
             )
     return found
+
+
+def combine_attacks(attacks: Iterable[Attack], *, name: str) -> Attack:
+    """Return one attack that makes several, one after the other, in one box: cheaper, and each may undo another."""
+    every = list(attacks)
+    parts = [f"(\n{attack.script.strip()}\n)" for attack in every]
+    return Attack(
+        name=name,
+        tries="; ".join(attack.tries for attack in every),
+        script="\n".join([*parts, "true"]),
+        seconds=sum(attack.seconds for attack in every),
+        asks=any(attack.asks for attack in every),
+    )

@@ -38,7 +38,8 @@ async def attack_environment(
 
     `write_reply` puts a script into the reply that the environment reads commands from, a tool call
     for instance; whatever is asked afterwards gets `last_reply`. Attacks on the model's session are
-    left out: only an agent that runs inside the box has one. The environment stays open.
+    left out: only an agent that runs inside the box has one. Where an attack got is seen
+    only if the environment tells the model what its commands print. The environment stays open.
     """
     chosen = [attack for attack in choose_attacks(attacks) if not attack.asks]
     with guard_machine() as guard:

@@ -6,22 +6,32 @@ from castform.testing.hostile.attack import Attack
 
 _ASK = r"""
 command -v python3 > /dev/null || idle "no python3 here to ask by"
-python3 - << 'CODE'
-import json, os, urllib.error, urllib.request
+cat > /var/tmp/ask.py << 'CODE'
+import os, socket  # alone: small images have little of the standard library
 base, key = os.environ.get("HOSTILE_BASE_URL", ""), os.environ.get("HOSTILE_API_KEY", "")
+other, theirs = os.environ.get("HOSTILE_NEIGHBOUR_URL", ""), os.environ.get("HOSTILE_NEIGHBOUR_KEY", "")
 root = base.removesuffix("/v1")
-opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-def ask(method, url, key, body=None, **headers):
-    data = None if body is None else json.dumps(body).encode()
-    every = {"Authorization": "Bearer " + key, "x-api-key": key, "Content-Type": "application/json", **headers}
+path = "/" + other.partition("//")[2].partition("/")[2]
+origin = other[: len(other) - len(path)]
+def ask(method, url, key, body=""):
+    place, _, rest = url.partition("//")[2].partition("/")
+    host, _, port = place.rpartition(":")
+    head = "%s /%s HTTP/1.0\r\nHost: %s\r\nAuthorization: Bearer %s\r\nx-api-key: %s\r\n" % (method, rest, place, key, key)
+    head += "Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
     try:
-        with opener.open(urllib.request.Request(url, data, every, method=method), timeout=4) as reply:
-            return reply.status
-    except urllib.error.HTTPError as error:
-        return error.code
-    except Exception as error:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=4) as link:
+            link.settimeout(4)
+            link.sendall(head.encode())
+            return int(link.recv(4096).split(b" ")[1])
+    except (OSError, ValueError, IndexError):
         return 0
-print("own session:", ask("GET", base + "/models", key))
+own = ask("GET", base + "/models", key)
+if own != 200:
+    print("IDLE: the own session answers", own)
+"""
+_RUN = """
+CODE
+python3 /var/tmp/ask.py || idle "python3 did not run it to its end"
 """
 
 ATTACKS = (
@@ -49,19 +59,17 @@ true""",
         asks=True,
         script=_ASK
         + r"""
-other, theirs = os.environ.get("HOSTILE_NEIGHBOUR_URL", ""), os.environ.get("HOSTILE_NEIGHBOUR_KEY", "")
-path = "/" + other.partition("//")[2].partition("/")[2]
-body = {"model": "m", "messages": [{"role": "user", "content": "hello"}], "max_tokens": 4}
+body = '{"model": "m", "max_tokens": 4, "messages": [{"role": "user", "content": "hello"}]}'
 urls = [root + path, base + "/../.." + path, base + "/%2e%2e/%2e%2e" + path, base + "/models/..%2f..%2f.." + path,
         root + "/" + path, other, root + path.replace("/v1", "")]
 for url in urls:
     for k in (key, theirs):
-        for method, end, said in (("GET", "/models", None), ("POST", "/chat/completions", body)):
+        for method, end, said in (("GET", "/models", ""), ("POST", "/chat/completions", body)):
             if 200 <= ask(method, url + end, k, said) < 300:
                 print("BREACH: another rollout's session answered to", method, url + end)
 if 200 <= ask("GET", base + "/models", theirs) < 300:
-    print("BREACH: the relay takes another session's key")
-CODE""",
+    print("BREACH: the relay takes another session's key")"""
+        + _RUN,
     ),
     Attack(
         name="gateway-administered",
@@ -69,25 +77,23 @@ CODE""",
         asks=True,
         script=_ASK
         + r"""
-other = os.environ.get("HOSTILE_NEIGHBOUR_URL", "").removesuffix("/v1")
-path = "/" + other.partition("//")[2].partition("/")[2]
-origin = other[: len(other) - len(path)]
-for k in (key, os.environ.get("HOSTILE_NEIGHBOUR_KEY", ""), ""):
+path = path.removesuffix("/v1")
+for k in (key, theirs, ""):
     for at in (root, base, base + "/models/../../..", origin):
         for method, end in (("PUT", "/sessions/hostile"), ("POST", path + "/collect"), ("DELETE", path),
                             ("GET", "/sessions"), ("GET", "/metrics"), ("POST", "/collect"), ("DELETE", "")):
-            if 200 <= ask(method, at + end, k, {} if method in ("PUT", "POST") else None) < 300:
-                print("BREACH: the gateway did", method, at + end)
-CODE""",
+            if 200 <= ask(method, at + end, k, "{}" if method in ("PUT", "POST") else "") < 300:
+                print("BREACH: the gateway did", method, at + end)"""
+        + _RUN,
     ),
     Attack(
         name="host-scanned",
         tries="tries ports of this machine, of the engine and of the cloud's metadata",
         asks=True,
-        script=r"""command -v python3 > /dev/null || idle "no python3 here to ask by"
-python3 - << 'CODE'
-import os, socket, struct, threading
-own = os.environ.get("HOSTILE_BASE_URL", "").partition("//")[2].partition("/")[0]
+        script=_ASK
+        + r"""
+import struct, threading
+own = base.partition("//")[2].partition("/")[0]
 port = int(os.environ.get("HOSTILE_PORT") or 0)
 hosts = {*os.environ.get("HOSTILE_HOSTS", "").split(), "host.docker.internal", "gateway.docker.internal", "172.17.0.1", "169.254.169.254"}
 try:
@@ -107,9 +113,9 @@ def reach(host, at):
         pass
 tries = [threading.Thread(target=reach, args=t, daemon=True) for t in targets if t[1] and "%s:%d" % t != own]
 for t in tries: t.start()
-for t in tries: t.join(3)
-CODE
-for s in /var/run/docker.sock /run/docker.sock /run/containerd/containerd.sock; do [ ! -e $s ] || breach "$s is here"; done""",
+for t in tries: t.join(3)"""
+        + _RUN
+        + """for s in /var/run/docker.sock /run/docker.sock /run/containerd/containerd.sock; do [ ! -e $s ] || breach "$s is here"; done""",
     ),
     Attack(
         name="proc-tricks",

@@ -1,0 +1,176 @@
+"""The hostile agent earns nothing where the defaults hold; where it does earn, docs/threat-model.md says so."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from castform.calls import Sampling
+from castform.cli.main import main
+from castform.endpoint import SessionSpec
+from castform.errors import UsageError
+from castform.harness.contract import AgentTask
+from castform.plugins import load_environment
+from castform.sandbox import load_provider
+from castform.sandbox.contract import BoxRequest, Limits, ModelEndpoint
+from castform.testing.hostile import (
+    ATTACKS,
+    Attack,
+    HostileHarness,
+    HostileReport,
+    assert_attacks_earn_nothing,
+    attack_tasks,
+    choose_attacks,
+    combine_attacks,
+)
+from castform.testing.hostile.attacks import looking, programs, rewards
+from castform_trainer.engines.fake import FakeEngine
+from castform_trainer.gateway import Gateway, GatewayEndpoint
+from castform_trainer.gateway.fake_tokenizer import make_fake_tokenizer
+
+TASKS = Path(__file__).parent / "hostile_tasks"
+COUNTED = TASKS / "counted"
+IMPORTED = TASKS / "imported"
+PAID_WHEN_SHARED = (
+    "answer-is-a-link",
+    "path-shadowed",
+    "programs-replaced",
+    "python-modules",
+    "python-startup",
+)
+"""What tests in the agent's own box fall for, as docs/threat-model.md has it."""
+
+
+def combine(module, name, *, last=()):
+    """Return the attacks of a module as one; those that leave no shell behind come last."""
+    ordered = sorted(module.ATTACKS, key=lambda attack: attack.name in last)
+    return combine_attacks(ordered, name=name)
+
+
+TOGETHER = (
+    combine(rewards, "rewards"),
+    combine(programs, "programs", last=("programs-replaced", "shell-replaced")),
+    combine(looking, "looking"),
+)
+
+
+def list_verdicts(report: HostileReport) -> dict[str, str]:
+    return {result.attack.name: result.verdict for result in report.results}
+
+
+def test_attacks_have_names_of_their_own_and_say_what_they_try():
+    names = [attack.name for attack in ATTACKS]
+    assert len(set(names)) == len(names) > 30
+    assert all(attack.tries and attack.script.strip() and attack.seconds <= 10 for attack in ATTACKS)
+
+
+def test_an_attack_that_does_not_exist_is_named_with_the_closest():
+    with pytest.raises(UsageError) as raised:
+        choose_attacks(["reward-txt"])
+    assert raised.value.hint == "did you mean 'reward-text'?"
+
+
+def test_a_sandbox_that_isolates_nothing_is_not_attacked():
+    with pytest.raises(UsageError, match="isolates nothing"):
+        assert_attacks_earn_nothing(COUNTED, sandbox="process")
+
+
+def test_an_environment_that_runs_commands_unconfined_is_found_out_before_it_is_harmed(tmp_path):
+    """The guard: a file of this machine is seen, so the script stops before its first line."""
+    attack = Attack(
+        name="outside", tries="leaves a file outside", script=f"touch '{tmp_path / 'harm'}'; breach out"
+    )
+    environment = load_environment(
+        "shell/easy", {"sandbox": "process", "warm_boxes": 0, "turns": 2}
+    ).environment
+    with pytest.raises(AssertionError, match=r"got out +outside .*a file of this machine is seen inside"):
+        assert_attacks_earn_nothing(environment, attacks=[attack])
+    assert not (tmp_path / "harm").exists()
+
+
+@pytest.mark.bubblewrap
+def test_every_attack_on_rewards_and_tests_is_worth_nothing_by_default():
+    attacks = [*rewards.ATTACKS, *programs.ATTACKS, "never-ends", "everything-removed", TOGETHER[2]]
+    report = assert_attacks_earn_nothing(COUNTED, sandbox="bubblewrap", attacks=attacks)
+    assert set(list_verdicts(report).values()) == {"held"}, report.describe()
+    by_name = {result.attack.name: result for result in report.results}
+    assert by_name["never-ends"].status == "agent_timeout" and by_name["never-ends"].reward == 0.0
+
+
+@pytest.mark.docker
+def test_attacks_in_containers_are_worth_nothing_by_default():
+    report = assert_attacks_earn_nothing(
+        COUNTED, sandbox="docker", attacks=[*TOGETHER, "never-ends", "everything-removed"]
+    )
+    assert set(list_verdicts(report).values()) == {"held"}, report.describe()
+
+
+@pytest.mark.docker
+async def test_tests_in_the_agents_own_box_fall_for_just_what_the_threat_model_says():
+    report = await attack_tasks(COUNTED, sandbox="docker", verifier="task", attacks=PAID_WHEN_SHARED)
+    assert list_verdicts(report) == dict.fromkeys(PAID_WHEN_SHARED, "paid"), report.describe()
+
+
+@pytest.mark.bubblewrap
+async def test_a_folder_that_is_carried_to_the_tests_and_imported_there_pays():
+    """Its author can do better: declare files, and start Python with -I."""
+    report = await attack_tasks(IMPORTED, sandbox="bubblewrap", attacks=["python-modules", "python-startup"])
+    assert list_verdicts(report) == {"python-modules": "paid", "python-startup": "held"}, report.describe()
+
+
+@pytest.mark.bubblewrap
+def test_the_command_shows_a_table_and_fails_when_something_was_paid(capsys):
+    words = [str(COUNTED), "--sandbox", "bubblewrap", "--only", "answer-is-a-link"]
+    assert main(["sandbox", "attack", *words]) == 0
+    assert "held     answer-is-a-link  counted  0       0      ok" in capsys.readouterr().out
+    assert main(["sandbox", "attack", *words, "--verifier", "task", "--json"]) == 1
+    said = json.loads(capsys.readouterr().out)
+    assert said["paid"] == 1 and said["attacks"][0]["verdict"] == "paid"
+
+
+@pytest.mark.bubblewrap
+def test_a_model_that_attacks_a_shell_environment_earns_nothing():
+    environment = load_environment(
+        "shell/easy", {"sandbox": "bubblewrap", "warm_boxes": 0, "turns": 2}
+    ).environment
+    attacks = ["programs-replaced", "answer-is-a-link", "solution-read", "keys-looked-up", "proc-tricks"]
+    report = assert_attacks_earn_nothing(environment, attacks=attacks)
+    assert list_verdicts(report)["keys-looked-up"] == "held"
+
+
+@pytest.mark.docker
+def test_a_model_that_attacks_harbor_tasks_earns_nothing_by_default(tmp_path, monkeypatch):
+    monkeypatch.setenv("CASTFORM_HOME", str(tmp_path))
+    environment = load_environment("harbor", {"tasks": str(COUNTED), "eval_ratio": 0}).environment
+    report = assert_attacks_earn_nothing(environment, attacks=[TOGETHER[0], TOGETHER[1]])
+    assert [result.reward for result in report.results] == [0.0, 0.0], report.describe()
+
+
+@pytest.mark.bubblewrap
+async def test_another_rollouts_session_of_the_gateway_is_not_reached_and_nothing_is_administered(tmp_path):
+    """The attack has the neighbour's real address and key, and its box has a session of its own."""
+    tokenizer = make_fake_tokenizer()
+    engine = FakeEngine(decode=tokenizer.decode)
+    gateway = Gateway(engine, tokenizer, log_path=tmp_path / "calls.jsonl", model_name="fake").start()
+    endpoint = GatewayEndpoint(gateway)
+    provider = load_provider("bubblewrap")
+    try:
+        grants = [
+            await endpoint.open_session(SessionSpec(session_id=name, sampling=Sampling(max_new_tokens=4)))
+            for name in ("own", "other")
+        ]
+        own, other = (
+            ModelEndpoint(base_url=grant.base_url, api_key=grant.api_key, model=grant.model)
+            for grant in grants
+        )
+        box = await provider.start(BoxRequest(limits=Limits(disk_mb=16)))
+        for attack in choose_attacks(["neighbours-session", "gateway-administered"]):
+            harness = HostileHarness(attack=attack, neighbour=other)
+            done = await harness.run(AgentTask(instruction=""), box, own)
+            assert done.metadata == {"attack": attack.name, "breaches": [], "idle": ""}, done.output
+        assert list(await endpoint.collect("other")) == []
+    finally:
+        await provider.aclose()
+        await endpoint.aclose()

@@ -1,0 +1,181 @@
+"""What goes wrong around a box, in real ones: never a zero that nobody earned, and nothing is left."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from castform.harness import load_harness
+from castform.harness.contract import HarnessResult
+from castform.sandbox import load_provider
+from castform.sandbox.contract import BoxRequest, Limits
+from castform_harbor.task import load_task
+from castform_harbor.trial import run_trial
+from castform_harbor.trial_types import TrialOptions
+
+COUNTED = Path(__file__).parent / "hostile_tasks" / "counted"
+FRESH = TrialOptions(verifier="fresh")
+BOXES = [
+    pytest.param("docker", marks=pytest.mark.docker),
+    pytest.param("bubblewrap", marks=pytest.mark.bubblewrap),
+]
+BUBBLEWRAP = BOXES[1:]
+
+
+@pytest.fixture
+async def provider(request):
+    made = load_provider(request.param)
+    yield made
+    await made.aclose()
+
+
+class Sleeper:
+    """Works for as long as it is let."""
+
+    name, version = "sleeper", None
+
+    async def setup(self, sandbox):
+        """Nothing."""
+
+    async def run(self, task, sandbox, endpoint):
+        await sandbox.exec(["sh", "-c", "echo 42 > /app/answer.txt; exec sleep 987"])
+        return HarnessResult(status="finished")
+
+
+def write_harness(folder: Path, script: str) -> Path:
+    file = folder / "agent.toml"
+    file.write_text(f"[harness]\ncommand = ['sh', '-c', '''{script}''']\n")
+    return file
+
+
+def wait_for(fact: Callable[[], object]) -> object:
+    """Poll for a fact, for two minutes at most, and return it."""
+    end = time.monotonic() + 120
+    while not (found := fact()):
+        assert time.monotonic() < end, "it did not come to pass within two minutes"
+        time.sleep(0.05)
+    return found
+
+
+def list_containers(label: str) -> list[str]:
+    words = ["docker", "ps", "--all", "--quiet", "--filter", f"label={label}"]
+    return subprocess.run(words, check=True, capture_output=True, text=True).stdout.split()
+
+
+def kill_container(name: str) -> None:
+    subprocess.run(["docker", "kill", name], check=True, capture_output=True)
+
+
+def start_process(command: list[str]) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+
+async def try_agent(folder: Path, provider, harness, task: Path = COUNTED):
+    return await run_trial(
+        load_task(task),
+        harness=harness,
+        provider=provider,
+        trials_dir=folder,
+        trial_name=f"faults-{os.getpid()}-{folder.name}",
+        options=FRESH,
+    )
+
+
+@pytest.mark.parametrize("provider", BUBBLEWRAP, indirect=True)
+async def test_a_program_that_ends_with_1_after_it_has_succeeded_keeps_its_reward(provider, tmp_path):
+    harness = load_harness(write_harness(tmp_path, "echo 42 > /app/answer.txt; exit 1"))
+    outcome = await try_agent(tmp_path, provider, harness)
+    assert (outcome.status, outcome.rewards) == ("agent_nonzero", {"reward": 3.0})
+    assert "exit code 1" in outcome.error
+
+
+@pytest.mark.parametrize("provider", BUBBLEWRAP, indirect=True)
+async def test_a_program_that_never_ends_is_ended_in_the_box_and_judged(provider, tmp_path):
+    """E3, E4: by the task's limit, with all that it started, although it ignores signals."""
+    task = tmp_path / "task"
+    shutil.copytree(COUNTED, task)
+    text = (task / "task.toml").read_text().replace("[agent]\ntimeout_sec = 30", "[agent]\ntimeout_sec = 2")
+    (task / "task.toml").write_text(text)
+    script = (
+        'echo 42 > /app/answer.txt; trap "" TERM INT HUP; (setsid sleep 986 &); while :; do sleep 986; done'
+    )
+    outcome = await try_agent(tmp_path, provider, load_harness(write_harness(tmp_path, script)), task)
+    assert (outcome.status, outcome.rewards) == ("agent_timeout", {"reward": 3.0})
+    assert find_processes(b"sleep\x00986") == []
+
+
+@pytest.mark.docker
+@pytest.mark.parametrize("provider", BOXES[:1], indirect=True)
+async def test_a_container_that_is_killed_from_outside_leaves_no_reward(provider, tmp_path):
+    """E5: the answer was there already, and yet it is no result."""
+    trial = asyncio.create_task(try_agent(tmp_path, provider, Sleeper()))
+    await asyncio.to_thread(wait_for, lambda: find_processes(b"sleep\x00987") or trial.done())
+    (container,) = list_containers(f"harbor.trial=faults-{os.getpid()}-{tmp_path.name}")
+    kill_container(container)
+    outcome = await trial
+    assert (outcome.status, outcome.rewards, outcome.reward) == ("infra_error", None, None)
+    assert list_containers(f"harbor.trial=faults-{os.getpid()}-{tmp_path.name}") == []
+
+
+@pytest.mark.parametrize("provider", BOXES, indirect=True)
+async def test_an_image_that_does_not_build_leaves_no_reward_and_shows_why(provider, tmp_path):
+    task = tmp_path / "task"
+    shutil.copytree(COUNTED, task)
+    (task / "environment" / "Dockerfile").write_text(
+        "FROM castform/base:local\nRUN echo the reason stands here && exit 9\n"
+    )
+    outcome = await try_agent(tmp_path, provider, Sleeper(), task)
+    assert (outcome.status, outcome.rewards) == ("infra_error", None)
+    assert "the reason stands here" in outcome.error
+    found = json.loads((outcome.trial_dir / "result.json").read_text())["exception_info"]
+    assert found["exception_type"] == "SandboxBuildFailedError"
+
+
+@pytest.mark.docker
+async def test_containers_of_a_killed_run_are_cleared_by_the_next_start_and_no_others(tmp_path):
+    """E7: SIGKILL lets nothing clear up; the next process does, of any kind."""
+    task = tmp_path / "tasks" / "endless"
+    shutil.copytree(COUNTED, task)
+    (task / "solution" / "solve.sh").write_text("#!/bin/sh\nexec sleep 985\n")
+    own = load_provider("docker")
+    box = await own.start(BoxRequest(image="castform/busybox:local", limits=Limits(disk_mb=16)))
+    command = [sys.executable, "-m", "castform", "harbor", "run", str(task), "--jobs-dir", str(tmp_path)]
+    run = start_process(command)
+    label = f"castform.owner.pid={run.pid}"
+    try:
+        await asyncio.to_thread(wait_for, lambda: find_processes(b"sleep\x00985") or run.poll() is not None)
+        assert len(list_containers(label)) == 1, run.communicate()[0]
+    finally:
+        run.send_signal(signal.SIGKILL)
+        run.wait()
+    assert len(list_containers(label)) == 1
+    later = load_provider("docker")
+    next_box = await later.start(BoxRequest(image="castform/busybox:local", limits=Limits(disk_mb=16)))
+    assert list_containers(label) == []
+    assert (await box.exec(["true"])).exit_code == 0
+    await next_box.close()
+    await later.aclose()
+    await own.aclose()
+
+
+def find_processes(words: bytes) -> list[int]:
+    """Return the processes of this machine, in boxes or not, whose command line ends with these words."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                if (entry / "cmdline").read_bytes().rstrip(b"\0").endswith(words):
+                    found.append(int(entry.name))
+            except OSError:
+                continue
+    return found
