@@ -54,4 +54,4 @@ class HarborConfig(BaseModel):
     keep_trials: Literal["all", "failed", "none"] = "failed"
     """Which trial folders stay on disk."""
     trials_dir: str | None = None
-    """Where trial folders go. Unset: harbor/trials below CASTFORM_HOME."""
+    """Where trial folders go, in a folder for each run. Unset: harbor/trials below CASTFORM_HOME."""

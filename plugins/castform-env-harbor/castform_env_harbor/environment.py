@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,7 @@ class HarborTasks(HarborEnv):
             if config.eval_tasks is None
             else make_dataset_config(config.eval_tasks, config),
             eval_ratio=config.eval_ratio,
-            trial=make_template(config, self.home),
+            trial=make_template(config, self.home, run=secrets.token_hex(6)),
             max_concurrent_trials=config.max_concurrent_trials,
             requires_public_model_endpoint=False,
             keep_graded_failures=config.keep_graded_failures,
@@ -91,8 +92,9 @@ def find_only_dataset(registry: Path) -> str:
     return names[0]
 
 
-def make_template(config: HarborConfig, home: Path) -> HarborTrialTemplate:
-    """Return what all trials have in common."""
+def make_template(config: HarborConfig, home: Path, *, run: str) -> HarborTrialTemplate:
+    """Return what all trials have in common. `run`: the folder of this environment's trials, whose ids
+    other runs have too."""
     trials = Path(config.trials_dir).expanduser().absolute() if config.trials_dir else home / "trials"
     harness = (
         str(Path(config.harness).expanduser().absolute())
@@ -105,7 +107,7 @@ def make_template(config: HarborConfig, home: Path) -> HarborTrialTemplate:
         ),
         environment=EnvironmentConfig(type=config.sandbox, kwargs=config.sandbox_args),
         verifier=VerifierConfig(override_timeout_sec=config.verifier_timeout_seconds),
-        trials_dir=trials,
+        trials_dir=trials / run,
         agent_setup_timeout_multiplier=config.setup_timeout_seconds / HARBOR_SETUP_SECONDS,
         artifacts=tuple(config.artifacts),
         verification=config.verifier,

@@ -42,12 +42,18 @@ def make_task(tmp_path):
 
 def test_the_limits_of_a_trial_are_below_the_runs_own():
     config = HarborConfig(tasks="t")
-    template = make_template(config, make_dataset_config("t", config).path)
+    template = make_template(config, make_dataset_config("t", config).path, run="r")
     inner = config.setup_timeout_seconds + config.agent_timeout_seconds + config.verifier_timeout_seconds
     assert inner < config.trial_timeout_seconds < 600
     assert template.agent_config.max_timeout_sec == 240 and template.verifier.override_timeout_sec == 120
     assert template.agent_setup_timeout_multiplier * 360 == 120
     assert (template.verification, template.environment.type) == ("fresh", "docker")
+
+
+def test_two_runs_at_a_time_have_folders_of_their_own_for_rollouts_of_one_name(tmp_path):
+    config = HarborConfig(tasks="t", trials_dir=str(tmp_path / "trials"))
+    folders = {HarborTasks(config).trial.trials_dir for _ in range(2)}
+    assert len(folders) == 2 and {folder.parent for folder in folders} == {tmp_path / "trials"}
 
 
 def test_a_registry_file_names_its_only_dataset_or_the_one_that_is_asked_for(tmp_path):
@@ -99,7 +105,8 @@ async def test_an_agent_earns_what_fresh_tests_see_of_its_work(home, tmp_path, m
         outcomes = await run(env, tmp_path, model=server.base_url)
     assert outcomes["r-0"].rewards == {"reward": 1.0} and outcomes["r-0"].termination_reason == "finished"
     assert server.requests[0].headers["Authorization"] == "Bearer sesame"
-    assert (home / "harbor" / "trials" / "r-0" / "result.json").is_file()
+    assert (env.trial.trials_dir / "r-0" / "result.json").is_file()
+    assert env.trial.trials_dir.parent == home / "harbor" / "trials"
 
 
 @pytest.mark.docker
@@ -112,4 +119,4 @@ async def test_rewards_that_an_agent_plants_are_worth_nothing(home, tmp_path, ma
     async with ChatServer([Reply(content=f"```sh\n{plants}\n```"), Reply(content="DONE")]) as server:
         outcomes = await run(env, tmp_path, model=server.base_url)
     assert outcomes["r-0"].rewards == {"reward": 0.0}
-    assert not (home / "harbor" / "trials" / "r-0").exists()
+    assert not (env.trial.trials_dir / "r-0").exists()
