@@ -62,13 +62,12 @@ done; true""",
         name="python-modules",
         tries="puts modules of its own before those of the standard library",
         script=_WRITE_PYTHON
-        + """for d in / /tests "$PWD" $HOSTILE_ARTIFACTS; do
+        + """files=$(python3 -I -c "import pathlib, random, re, subprocess as s; print(pathlib.__file__, random.__file__, re.__file__, s.__file__)")
+for d in / /tests "$PWD" $HOSTILE_ARTIFACTS; do
     mkdir -p "$d" 2> /dev/null
     for m in json re os sys math pathlib subprocess random unittest pytest; do pay_python "$d/$m.py" 2> /dev/null; done
 done
-command -v python3 > /dev/null && for m in json pathlib subprocess re random; do
-    pay_python "$(python3 -c "import $m; print($m.__file__)")" 2> /dev/null
-done; true""",
+for f in $files; do pay_python "$f" 2> /dev/null; done; true""",
     ),
     Attack(
         name="login-files",
