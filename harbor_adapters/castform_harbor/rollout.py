@@ -16,7 +16,7 @@ from typing import Any
 
 from benchmax.envs.harbor.bundled_agent import BundledHarborAgent
 from benchmax.envs.harbor.configs import ArtifactConfig, HarborConfig
-from benchmax.envs.harbor.reasons import EXCEPTION_REASONS
+from benchmax.envs.harbor.reasons import EXCEPTION_REASONS, GRADED_AGENT_FAILURES, reason_of_metadata
 from benchmax.envs.harbor.trial import HarborTrial, HarborTrialResult, HarborTrialTemplate
 from castform.errors import UsageError
 from castform.harness.contract import Harness, HarnessError
@@ -174,10 +174,11 @@ def read_outcome(outcome: TrialOutcome) -> HarborTrialResult:
     """
     agent = outcome.agent_result
     exception = AGENT_FAILURES.get(outcome.status)
-    reason = REASONS.get(outcome.status)
+    reported = reason_of_metadata(agent.metadata) if agent is not None else None
+    reason = reported or REASONS.get(outcome.status)
     if outcome.status not in GRADED:
         exception = _read_exception(outcome.trial_dir) or "TrialError"
-        reason = EXCEPTION_REASONS.get(exception, reason)
+        reason = EXCEPTION_REASONS.get(exception, REASONS.get(outcome.status))
     return HarborTrialResult(
         rewards=outcome.rewards,
         exception_type=exception,
@@ -190,7 +191,7 @@ def read_outcome(outcome: TrialOutcome) -> HarborTrialResult:
 
 
 def _read_exception(folder: Path) -> str | None:
-    """Return the name under which result.json has what ended the trial."""
+    """Return the name under which result.json has what ended the trial: no step's graded failure did."""
     try:
         document = json.loads((folder / RESULT_FILE).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -199,7 +200,8 @@ def _read_exception(folder: Path) -> str | None:
         document.get("exception_info"),
         *(step.get("exception_info") for step in document["step_results"] or ()),
     ]
-    return next((str(item["exception_type"]) for item in found if item), None)
+    names = [str(item["exception_type"]) for item in found if item]
+    return next((name for name in names if name not in GRADED_AGENT_FAILURES), None)
 
 
 def describe_failure(error: Exception, trial_dir: Path) -> HarborTrialResult:

@@ -68,6 +68,14 @@ def test_every_status_has_its_reason(tmp_path, status, reason, exception, graded
     assert found.rewards == {"reward": 1.0} and found.metadata == {"turns": 3}
 
 
+def test_a_budget_stop_that_the_agent_reports_comes_before_how_its_program_ended(tmp_path):
+    agent = HarnessResult(status="nonzero_exit", metadata={"termination_reason": "context_exceeded"})
+    steps = (StepOutcome(name=None, status="agent_nonzero", agent_result=agent),)
+    fields = {"task_name": "t", "trial_name": "r", "trial_dir": tmp_path, "error": "why", "steps": steps}
+    assert read_outcome(TrialOutcome(status="agent_nonzero", **fields)).reason == "context_exceeded"
+    assert read_outcome(TrialOutcome(status="infra_error", **fields)).reason == "sandbox_error"
+
+
 @pytest.mark.parametrize(
     "name, reason",
     [
@@ -81,7 +89,8 @@ def test_the_exception_that_ended_a_trial_is_read_from_its_result(tmp_path, name
     info = {"exception_type": name}
     document = {"exception_info": info if where == "trial" else None, "step_results": None}
     if where == "step":
-        document["step_results"] = [{"exception_info": None}, {"exception_info": info}]
+        timeout = {"exception_type": "AgentTimeoutError"}  # of a step that was graded
+        document["step_results"] = [{"exception_info": timeout}, {"exception_info": info}]
     (tmp_path / "result.json").write_text(json.dumps(document))
     outcome = TrialOutcome(
         task_name="t", trial_name="r", trial_dir=tmp_path, status="verifier_error", error="why"

@@ -151,6 +151,8 @@ class HarborEnv(Environment[Mapping[str, Any], HarborAttempt]):
         except TimeoutError as error:
             if not limit.expired():
                 raise
+            if self.keep_trials == "none":
+                shutil.rmtree(trial.trial_dir, ignore_errors=True)
             message = f"the trial took longer than {self.trial_timeout_seconds:g} s"
             raise RolloutFailure("harness_timeout", message) from error
         try:
