@@ -179,7 +179,13 @@ class BubblewrapBox:
         """Serve the model on a port of the box's own loopback."""
         listening, port = await self._listen()
         relay = ModelRelay(endpoint)
-        await relay.start(listening)
+        try:
+            await relay.start(listening)
+            self._check_open()
+        except BaseException:
+            await relay.aclose()
+            listening.close()
+            raise
         before, self._relay = self._relay, relay
         if before is not None:
             await before.aclose()
@@ -241,7 +247,7 @@ class BubblewrapBox:
         if reply.kind != "port" or listening is None or port is None:
             raise SandboxGoneError(f"the sandbox cannot listen on its loopback: {reply.words[:200]}")
         listening.setblocking(False)
-        return listening, port
+        return listening, int(listening.getsockname()[1])  # the reply may be that of another one who asked
 
     def _forget(self, task: asyncio.Task[ExecResult]) -> None:
         self._background.discard(task)

@@ -124,6 +124,9 @@ class DockerBox:
                 door.listening.close()
                 await finish(self._doors.close(door))
                 raise
+            if self._closing is not None:  # nobody else closes this relay
+                await relay.aclose()
+                self._life.check()
             earlier, self._relay = self._relay, (relay, door)
             if earlier is not None:
                 await earlier[0].aclose()

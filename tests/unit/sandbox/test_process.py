@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from castform.sandbox.contract import BoxRequest, ImageBuild, Limits, NetworkPolicy
+from castform.sandbox.contract import BoxRequest, ImageBuild, Limits, ModelEndpoint, NetworkPolicy
 from castform.sandbox.errors import ExecTimeoutError, SandboxGoneError, SandboxStartError, UsageError
 from castform.sandbox.owner import current_owner
 from castform.sandbox.process.provider import OWNER_FILE, ProcessProvider
@@ -124,3 +124,19 @@ async def test_a_folder_whose_owner_cannot_be_read_is_left_alone(provider, box, 
     assert await provider.reap() == ["box-dead"]
     assert await provider.reap() == []
     assert len(list((tmp_path / "boxes").iterdir())) == 5
+
+
+async def test_a_model_that_is_connected_while_the_box_closes_is_served_to_nobody(provider):
+    endpoint = ModelEndpoint(base_url="http://127.0.0.1:9/v1", api_key="real", model="m")
+    for turns in range(6):
+        box = await provider.start(BoxRequest(network=PUBLIC))
+        connecting = asyncio.ensure_future(box.connect(endpoint))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await box.close()
+        [inside] = await asyncio.gather(connecting, return_exceptions=True)
+        if isinstance(inside, ModelEndpoint):
+            with pytest.raises(ConnectionRefusedError):
+                await asyncio.open_connection("127.0.0.1", int(inside.root_url.rpartition(":")[2]))
+        else:
+            assert isinstance(inside, SandboxGoneError)

@@ -140,6 +140,9 @@ class ProcessBox:
         except BaseException:
             listening.close()
             raise
+        if self._gone is not None:  # it was closed meanwhile, and nobody else closes this relay
+            await relay.aclose()
+            self._check_open()
         earlier, self._relay = self._relay, relay
         if earlier is not None:
             await earlier.aclose()
