@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from castform.sandbox.errors import SandboxStartError
+from castform.sandbox.errors import MissingError, SandboxStartError
 from castform.sandbox.owner import Owner, current_owner, is_alive
 from castform.sandbox.state import sandboxes_folder
 from castform.sandbox.trees import remove_tree
@@ -61,9 +61,15 @@ class BoxPlace:
 def state_folder(config: BubblewrapConfig) -> Path:
     """Return the provider's folder, made and closed to others."""
     folder = config.folder or sandboxes_folder() / "bubblewrap"
-    for name in ("boxes", "images", "disks", "locks"):
-        (folder / name).mkdir(parents=True, exist_ok=True)
-    folder.chmod(0o700)
+    try:
+        for name in ("boxes", "images", "disks", "locks"):
+            (folder / name).mkdir(parents=True, exist_ok=True)
+        folder.chmod(0o700)
+    except OSError as error:
+        raise MissingError(
+            f"the folder of sandboxes {folder} cannot be made: {error.strerror}",
+            hint="set CASTFORM_HOME, or the provider's option `folder`, to a folder that can be written",
+        ) from error
     return folder
 
 
