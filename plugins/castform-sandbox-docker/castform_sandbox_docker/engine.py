@@ -95,7 +95,7 @@ class Engine:
         reason = str(error) or type(error).__name__
         return MissingError(
             f"the Docker engine at {self.host} does not answer: {reason[:300]}",
-            hint="start it (`docker info` has to work), or name another one by `host` or DOCKER_HOST",
+            hint="start it (`docker info` has to work), name another by DOCKER_HOST, or take the sandbox bubblewrap",
         )
 
     async def open_stream(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
