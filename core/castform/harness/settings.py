@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from pathlib import PurePosixPath
 from typing import Any
 
 from pydantic import Field, field_validator, model_validator
@@ -16,7 +17,7 @@ from castform.harness.documents import (
     list_texts,
     parse_document,
 )
-from castform.harness.scripts import find_script
+from castform.harness.scripts import SHELLS, find_script, find_unsafe_script
 from castform.harness.template import SECRET, STRUCTURED, TemplateError, list_placeholders
 from castform.plugins.names import is_name
 from castform.section import Section
@@ -129,6 +130,14 @@ class HarnessSection(Section):
             raise ValueError('must be ["program", "argument", …] or one text for the shell')
         return value
 
+    @field_validator("shell")
+    @classmethod
+    def _check_shell(cls, value: str) -> str:
+        if PurePosixPath(value).name not in SHELLS - {"busybox"}:
+            known = ", ".join(sorted(SHELLS - {"busybox"}))
+            raise ValueError(f"{value!r} is no shell that values can be quoted for; known: {known}")
+        return value
+
     @field_validator("timeout_seconds", "install_timeout_seconds")
     @classmethod
     def _check_positive(cls, value: float) -> float:
@@ -149,12 +158,15 @@ class HarnessSection(Section):
 def find_template_faults(section: HarnessSection) -> list[str]:
     """Return what is wrong with the placeholders of a section, each with its place."""
     faults: list[str] = []
+    unsafe = find_unsafe_script(section.arguments)
     for place, text, shell, secret in _list_templates(section):
         try:
             names = list_placeholders(text, shell=shell)
         except TemplateError as error:
             faults.append(f"harness.{place}: {error}")
             continue
+        if unsafe is not None and names and place == f"command[{unsafe[0]}]":
+            faults.append(f"harness.{place}: {{{min(names)}}} cannot be put there: {unsafe[1]}")
         if SECRET in names and not secret:
             faults.append(f"harness.{place}: {NO_KEY}")
         if names & STRUCTURED:

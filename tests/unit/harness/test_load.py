@@ -71,6 +71,11 @@ def test_every_fault_is_named_at_once(make_harness):
         ('[harness]\nid = "terminus-lite"\ncommand = "x"\n', "beside id stands args alone"),
         ('[harness]\nid = "terminus-lite"\nargs = { max_turns = 0 }\n', "max_turns = 0"),
         ('[harness]\ncommand = "x"\nstatus = [{ status = "done" }]\n', "harness.status.0.status"),
+        ('[harness]\ncommand = "x"\nshell = "fish"\n', "'fish' is no shell that values can be quoted for"),
+        (
+            '[harness]\ncommand = ["fish", "-c", "x {model}"]\n',
+            "command[2]: {model} cannot be put there: fish",
+        ),
         ("[harness]\ncommand = 'x'\ntimeout_seconds = true\n", "must be a number, not true or false"),
     ],
 )

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from castform.harness.documents import write_content, write_toml
-from castform.harness.scripts import find_script
+from castform.harness.scripts import find_script, find_unsafe_script
 from castform.harness.template import TemplateError, list_placeholders, render, render_shell, variable_name
 
 LAW = settings(max_examples=40, deadline=None)
@@ -113,10 +113,41 @@ def test_a_place_where_no_value_is_safe_is_refused(script):
         (["sh", "/opt/agent.sh", "-config", "x"], None),
         (["python", "-c", "x"], None),
         (["bash", "-c"], None),
+        (["su", "agent", "-c", "x"], 3),
+        (["su", "--command", "x", "agent"], 2),
+        (["runuser", "agent", "-s", "/bin/sh", "-c", "x"], 5),
+        (["runuser", "-u", "agent", "--", "bash", "-lc", "x"], 6),
+        (["runuser", "-u", "agent", "--", "python", "-c", "x"], None),
+        (["script", "-q", "-O", "log", "-ec", "x"], 5),
+        (["script", "log", "-c", "x"], None),
     ],
 )
 def test_the_script_of_a_command_is_what_its_shell_reads(command, place):
     assert find_script(command) == place
+
+
+@pytest.mark.parametrize(
+    ("command", "place", "why"),
+    [
+        (["fish", "-c", "x"], 2, "quotes its own way"),
+        (["su", "-s", "/usr/bin/fish", "agent", "-c", "x"], 5, "quotes its own way"),
+        (["su", "-", "agent", "-c", "x"], 4, "drops the variables"),
+        (["runuser", "-lc", "x"], 2, "drops the variables"),
+        (["su", "agent", "--command=x"], 2, "an argument of its own"),
+        (["script", "-q", "-cx"], 2, "an argument of its own"),
+    ],
+)
+def test_a_script_that_no_value_can_be_put_into_is_found(command, place, why):
+    found = find_unsafe_script(command)
+    assert found is not None and found[0] == place and why in found[1]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["su", "agent", "-c", "x"], ["script", "-qec", "x"], ["runuser", "-u", "a", "--", "agent", "-config"]],
+)
+def test_other_scripts_are_safe(command):
+    assert find_unsafe_script(command) is None
 
 
 @pytest.mark.parametrize("text", ["{", "}", "a {b", "{}", "{ model }", "{Model}", "{model"])
