@@ -14,7 +14,12 @@ from castform_trainer.gateway.dialects import ANTHROPIC, CHAT, RESPONSES, Dialec
 from castform_trainer.gateway.dialects.anthropic.request import read_count_request
 from castform_trainer.gateway.dialects.contract import ReadRequest, Waiting
 from castform_trainer.gateway.dialects.responses.items import list_items
-from castform_trainer.gateway.dialects.responses.store import find_response, keep_response
+from castform_trainer.gateway.dialects.responses.store import (
+    check_room,
+    find_response,
+    keep_response,
+    remove_response,
+)
 from castform_trainer.gateway.errors import ApiError
 from castform_trainer.gateway.json_reply import make_json_reply
 from castform_trainer.gateway.models import describe_model, list_models
@@ -85,8 +90,7 @@ class _ClientRoutes:
 
     async def delete_response(self, request: web.Request) -> web.Response:
         session, key = self._find(request), request.match_info["response"]
-        find_response(session, key)
-        del session.stored[key]
+        remove_response(session, key)
         return make_json_reply({"id": key, "object": "response", "deleted": True})
 
     async def show_items(self, request: web.Request) -> web.Response:
@@ -112,6 +116,8 @@ class _ClientRoutes:
     async def _answer(self, request: web.Request, dialect: Dialect) -> web.StreamResponse:
         session = self._find(request)
         asked = await self._read(request, session, dialect.read)
+        if _is_kept(asked, dialect):
+            check_room(session)
         waiting = Waiting(digest=asked.body_digest.hex()[:24], created=int(time.time()), beats=0)
         try:
             work = self._gateway.service.begin(session, asked, request.headers)
@@ -120,7 +126,8 @@ class _ClientRoutes:
                 raise
             return web.Response(body=dialect.stream_error(error, asked, waiting), headers=EVENT_STREAM)
         waiting = replace(waiting, digest=name_answer(session, work))
-        asking = asyncio.ensure_future(self._finish(session, asked, work, dialect))
+        size = len(await request.read())
+        asking = asyncio.ensure_future(self._finish(session, asked, work, dialect, size))
         try:
             if not asked.stream:
                 return make_json_reply(dialect.write(await asking))
@@ -135,11 +142,13 @@ class _ClientRoutes:
         except RecursionError as error:
             raise ApiError(400, "invalid_json", "the body is nested too deeply") from error
 
-    async def _finish(self, session: Session, asked: ChatRequest, work: Inflight, dialect: Dialect) -> Answer:
+    async def _finish(
+        self, session: Session, asked: ChatRequest, work: Inflight, dialect: Dialect, size: int
+    ) -> Answer:
         answer = await self._gateway.service.answer(session, asked, work)
-        if dialect is RESPONSES and asked.details["body"].get("store") is not False:
+        if _is_kept(asked, dialect):
             items = list_items(asked.details["body"].get("input") or [])
-            keep_response(session, dialect.write(answer), items)
+            keep_response(session, dialect.write(answer), items, size=size)
         return answer
 
     async def _stream(
@@ -176,3 +185,7 @@ class _ClientRoutes:
         session = self._gateway.sessions.find(request.match_info["id"])
         check_key(request.headers, session.key)
         return session
+
+
+def _is_kept(asked: ChatRequest, dialect: Dialect) -> bool:
+    return dialect is RESPONSES and asked.details["body"].get("store") is not False
