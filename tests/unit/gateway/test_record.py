@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 
@@ -9,9 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from castform.call_log import CallIndex
 from castform.calls import ModelCall, Sampling
 from castform.errors import RunFailedError
 from castform_trainer.gateway.record import CallLog, decode_call, encode_call, read_calls
+from castform_trainer.gateway.trajectory import build_segments
 
 REPLY = {"role": "assistant", "content": "hé\u2028llo"}
 
@@ -87,7 +90,7 @@ async def test_every_answer_is_on_disk_before_it_is_sent(make_bench):
 
 
 FULL_DISK = """
-import asyncio, resource, sys
+import asyncio, json, resource, sys
 from pathlib import Path
 import httpx
 from castform.endpoint import SessionSpec
@@ -97,41 +100,106 @@ from castform_trainer.gateway import Gateway, GatewayEndpoint
 from castform_trainer.gateway.fake_tokenizer import make_fake_tokenizer
 from castform_trainer.gateway.record import read_calls
 
-async def main(path):
+ROUTES = {"chat": "chat/completions", "anthropic": "messages", "responses": "responses"}
+
+def make_body(dialect, turn):
+    said = [{"role": "user", "content": str(turn)}]
+    if dialect == "responses":
+        return {"model": "fake", "input": said, "max_output_tokens": 20}
+    return {"model": "fake", "messages": said, "max_tokens": 20, "stream": turn % 2 == 1}
+
+async def fill(dialect, path):
     gateway = Gateway(FakeEngine(), make_fake_tokenizer(), log_path=path, model_name="fake").start()
     endpoint = GatewayEndpoint(gateway)
     grant = await endpoint.open_session(SessionSpec(session_id="s"))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (8000, resource.RLIM_INFINITY))
-    statuses = []
+    found = {"answered": 0, "errors": []}
     async with httpx.AsyncClient(headers={"Authorization": f"Bearer {grant.api_key}"}) as client:
         for turn in range(40):
-            body = {"messages": [{"role": "user", "content": f"{turn}"}], "max_tokens": 20}
-            reply = await client.post(f"{grant.base_url}/chat/completions", json=body)
-            statuses.append(reply.status_code)
+            reply = await client.post(f"{grant.base_url}/{ROUTES[dialect]}", json=make_body(dialect, turn))
+            found["answered"] += reply.status_code == 200
             if reply.status_code != 200:
-                print(reply.json()["error"]["code"], "|", reply.json()["error"]["message"])
-                break
+                found["errors"].append([reply.status_code, reply.json()["error"]])
+                if len(found["errors"]) == 2:  # the one that did not fit, and one that is not tried any more
+                    break
     try:
         await endpoint.collect("s")
     except RunFailedError as error:
-        print("run:", error, "|", error.hint)
+        found["run"] = f"{error} | {error.hint}"
     await endpoint.aclose()
-    print("answered", statuses.count(200), "recorded", len(list(read_calls(path))), path.read_bytes()[-1:])
+    found["dialects"] = [call.dialect for call in read_calls(path)]
+    found["whole"] = path.read_bytes().endswith(b"\\n")
+    return found
+
+async def main(folder):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8000, resource.RLIM_INFINITY))
+    print(json.dumps({name: await fill(name, folder / f"{name}.jsonl") for name in ROUTES}))
 
 asyncio.run(main(Path(sys.argv[1])))
 """
 
 
-def test_on_a_full_disk_no_answer_goes_out_without_its_record(tmp_path):
+def test_on_a_full_disk_no_answer_goes_out_without_its_record_in_any_dialect(tmp_path):
     done = subprocess.run(
-        [sys.executable, "-c", FULL_DISK, str(tmp_path / "calls.jsonl")],
+        [sys.executable, "-c", FULL_DISK, str(tmp_path)],
         capture_output=True,
         text=True,
         check=True,
         timeout=120,
     )
-    client, run, counts = done.stdout.strip().splitlines()
-    assert client.startswith("recording_failed | cannot record a model call in ")
-    assert "File too large" in client and "free some space" in run
-    words = counts.split()
-    assert words[1] == words[3] and int(words[1]) > 0 and words[4] == "b'\\n'"
+    every = json.loads(done.stdout)
+    assert set(every) == {"chat", "anthropic", "responses"}
+    for dialect, found in every.items():
+        assert found["dialects"] == [dialect] * found["answered"] and found["answered"] > 0
+        assert found["whole"] and "free some space" in found["run"]
+        for status, error in found["errors"]:
+            assert status == 500
+            assert (
+                "cannot record a model call in " in error["message"] and "File too large" in error["message"]
+            )
+            assert error["type"] == ("api_error" if dialect == "anthropic" else "server_error")
+
+
+OLDER_LINE = {
+    "call_id": "s/0/0",
+    "session_id": "s",
+    "index": 0,
+    "choice": 0,
+    "dialect": "chat",
+    "messages": [{"role": "user", "content": "q"}],
+    "tools": [],
+    "reply": {"role": "assistant", "content": "a"},
+    "finish_reason": "stop",
+    "prompt_ids": [1, 2],
+    "sampled_ids": [3, 4],
+    "logprobs": [-0.1, -0.2],
+    "prompt_tokens": 2,
+    "completion_tokens": 2,
+    "overrides": [],
+    "version": 0,
+    "splice": "first",
+    "seconds": 0.5,
+    "sampling": {
+        "max_new_tokens": 9,
+        "temperature": 1.0,
+        "top_p": 1.0,
+        "top_k": 0,
+        "seed": 7,
+        "stop": [],
+        "stop_token_ids": [],
+    },
+}
+"""As a log holds it that was begun before calls had `lineage` and `error`."""
+
+
+def test_a_log_that_was_begun_before_calls_had_more_fields_is_read_and_gone_on_with(tmp_path):
+    path = tmp_path / "calls.jsonl"
+    path.write_text(json.dumps(OLDER_LINE, separators=(",", ":")) + "\n")
+    log = CallLog(path)
+    log.append([make_call(1, lineage="main/a")])
+    log.close()
+    older, newer = read_calls(path)
+    assert (older.lineage, older.error, older.sampling.seed) == (None, None, 7)
+    assert (newer.index, newer.lineage) == (1, "main/a")
+    [segment] = build_segments([older])
+    assert [i for i, kept in zip(segment.ids, segment.mask, strict=True) if kept] == [3, 4]
+    assert CallIndex(path).read(["s/1/0", "s/0/0"]) == (newer, older)
