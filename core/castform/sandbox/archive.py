@@ -66,7 +66,7 @@ def pack_path(source: Path, *, name: str | None = None, max_bytes: int | None = 
 
     It is at its beginning, in memory or a temporary file. Modes are kept, owners are root; links go
     in as links, sockets, pipes and devices are left out. UsageError where there is no such path,
-    SandboxFileError for more than `max_bytes` of content.
+    SandboxFileError for more than `max_bytes` of content, and for what cannot be read.
     """
     left = max_bytes
 
@@ -81,7 +81,10 @@ def pack_path(source: Path, *, name: str | None = None, max_bytes: int | None = 
     if not source.exists():
         raise UsageError(f"{source} does not exist", hint="upload takes a file or a folder of this machine")
     with tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY) as buffer:
-        with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        with (
+            explain_local(source),
+            tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive,
+        ):
             if source.is_dir():
                 for entry in sorted(source.iterdir()):
                     archive.add(entry, arcname=entry.name, filter=admit)
@@ -96,10 +99,12 @@ def unpack(archive: Readable, target: Path, *, max_bytes: int, strip: str = "") 
 
     `strip`: a folder's name that members' names begin with. Members that would lie outside, special
     files and links that lead out are left out; set-id bits are dropped, the owner is whoever runs
-    this. SandboxFileError for more than `max_bytes` of content, and for an archive that is broken.
+    this. SandboxFileError for more than `max_bytes` of content, for an archive that is broken, and
+    for what cannot be written here.
     """
-    target.mkdir(parents=True, exist_ok=True)
-    root = target.resolve()
+    with explain_local(target):
+        target.mkdir(parents=True, exist_ok=True)
+        root = target.resolve()
     links: list[tuple[Path, str]] = []
     folder_modes: list[tuple[Path, int]] = []
     left = max_bytes
@@ -130,12 +135,26 @@ def unpack(archive: Readable, target: Path, *, max_bytes: int, strip: str = "") 
                     links.append((place, member.linkname))
     except (tarfile.TarError, EOFError) as error:
         raise SandboxFileError(f"what came out of the sandbox is no whole archive: {error}") from error
-    for place, words in links:
-        _make_link(root, place, words)
-    for place, _ in links:  # where one leads may have changed with those that were made after it
-        _remove_stray_link(root, place)
-    for place, mode in reversed(folder_modes):
-        place.chmod(mode | 0o700)
+    with explain_local(target):
+        for place, words in links:
+            _make_link(root, place, words)
+        for place, _ in links:  # where one leads may have changed with those that were made after it
+            _remove_stray_link(root, place)
+        for place, mode in reversed(folder_modes):
+            place.chmod(mode | 0o700)
+
+
+@contextlib.contextmanager
+def explain_local(path: Path) -> Iterator[None]:
+    """Let what this machine's file system refuses be a SandboxFileError about a path on it."""
+    try:
+        yield
+    except OSError as error:
+        where = error.filename or path
+        raise SandboxFileError(
+            f"{where} on this machine: {error.strerror or error}",
+            hint="make room there, or let castform read and write it",
+        ) from error
 
 
 def _own_by_root(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
@@ -181,7 +200,14 @@ def _write_member(stream: tarfile.TarFile, member: tarfile.TarInfo, place: Path)
     assert content is not None  # it is a regular file
     with _create(place, member.mode) as file:
         while chunk := content.read(_CHUNK):
-            file.write(chunk)
+            _write(file, chunk, place)
+
+
+def _write(file: IO[bytes], data: bytes, place: Path) -> None:
+    left = memoryview(data)
+    with explain_local(place):
+        while left:
+            left = left[file.write(left) :]
 
 
 def _copy_member(root: Path, member: tarfile.TarInfo, place: Path, strip: str, left: int) -> int:
@@ -197,9 +223,9 @@ def _copy_member(root: Path, member: tarfile.TarInfo, place: Path, strip: str, l
         return 0
     if status.st_size > left:
         raise SandboxFileError("more is to be copied out of the sandbox than max_bytes allows")
-    with source.open("rb") as content, _create(place, member.mode) as file:
+    with explain_local(source), source.open("rb") as content, _create(place, member.mode) as file:
         while chunk := content.read(_CHUNK):
-            file.write(chunk)
+            _write(file, chunk, place)
     return status.st_size
 
 
@@ -214,7 +240,7 @@ def _create(place: Path, mode: int) -> IO[bytes]:
     except OSError as error:
         raise SandboxFileError(f"{place.name[:80]!r} cannot be copied: {error.strerror}") from error
     os.fchmod(descriptor, (stat.S_IMODE(mode) & 0o777) | 0o600)
-    return os.fdopen(descriptor, "wb")
+    return os.fdopen(descriptor, "wb", buffering=0)  # a full disk is found by the write
 
 
 def _make_link(root: Path, place: Path, words: str) -> None:

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import ipaddress
 import socket
 from collections.abc import Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Self
 from urllib.parse import urlsplit
@@ -24,6 +26,8 @@ _Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 MAX_CONNECTIONS = 128
 """Of one box at a time: a program inside must not use up this process's descriptors."""
+_NAMES_AT_A_TIME = 4
+"""Of one box: lookups that hang hold threads of its own proxy and nobody else's."""
 _MAX_HEAD_BYTES = 64 << 10
 _CHUNK = 1 << 16
 _HEAD_SECONDS = 30.0
@@ -122,8 +126,13 @@ class RefusedError(Exception):
         self.status = status
 
 
-async def choose_addresses(rules: HostRules, host: str, port: int) -> list[str]:
-    """Return the addresses to connect to, checked. RefusedError when there are none."""
+async def choose_addresses(
+    rules: HostRules, host: str, port: int, *, threads: Executor | None = None
+) -> list[str]:
+    """Return the addresses to connect to, checked. RefusedError when there are none.
+
+    `threads`: where names are resolved; None: the event loop's own.
+    """
     literal = _read_address(host)
     if literal is not None:
         if not rules.names_address(literal):
@@ -133,7 +142,8 @@ async def choose_addresses(rules: HostRules, host: str, port: int) -> list[str]:
     if name is None or not rules.allows_name(name):
         raise RefusedError(403, f"{host} is not among the allowed hosts")
     try:
-        found = await asyncio.get_running_loop().getaddrinfo(name, port, type=socket.SOCK_STREAM)
+        resolve = functools.partial(socket.getaddrinfo, name, port, type=socket.SOCK_STREAM)
+        found = await asyncio.get_running_loop().run_in_executor(threads, resolve)
     except (OSError, UnicodeError) as error:
         raise RefusedError(502, f"{name} cannot be resolved") from error
     addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
@@ -155,6 +165,7 @@ class EgressProxy:
         """May be replaced: it counts from the next connection on, and `end_connections` ends earlier ones."""
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._threads = ThreadPoolExecutor(_NAMES_AT_A_TIME, thread_name_prefix="castform-names")
 
     async def start(self, listening: socket.socket) -> None:
         """Serve on a listening socket, TCP or Unix, which belongs to the proxy from now on."""
@@ -170,6 +181,7 @@ class EgressProxy:
         server, self._server = self._server, None
         if server is not None:
             server.close()
+        self._threads.shutdown(wait=False, cancel_futures=True)
         await finish(self._end_connections())
 
     async def _end_connections(self) -> None:
@@ -207,7 +219,7 @@ class EgressProxy:
         else:
             host, port, path = _split_url(target)
             first = _make_head(method, path, version, target, headers)
-        addresses = await choose_addresses(self.rules, host, port)
+        addresses = await choose_addresses(self.rules, host, port, threads=self._threads)
         upstream_reader, upstream = await _connect(addresses, port)
         try:
             if first:

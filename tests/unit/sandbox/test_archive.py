@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import os
+import subprocess
+import sys
 import tarfile
 from pathlib import Path
 
@@ -158,3 +160,25 @@ def test_chunks_are_read_like_a_file_and_a_top_folder_is_stripped(tmp_path):
     chunks = (data[n : n + 100] for n in range(0, len(data), 100))
     unpack(ChunkReader(chunks), tmp_path / "t", max_bytes=10, strip="top")
     assert names_below(tmp_path / "t") == ["a"]
+
+
+def test_what_cannot_be_written_here_is_said_of_the_place(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(SandboxFileError, match=r"file on this machine: .*[Ee]xist"):
+        unpack(make_archive(file("a")), tmp_path / "file", max_bytes=10)
+    with pytest.raises(SandboxFileError, match="on this machine: Not a directory"):
+        unpack(make_archive(file("a")), tmp_path / "file" / "below", max_bytes=10)
+
+
+def test_a_full_disk_is_said_and_not_taken_for_the_archive(tmp_path):
+    """A limit on a file's size stands for the disk: the kernel refuses the write itself."""
+    script = (
+        "import resource, signal, sys; from pathlib import Path; from castform.sandbox.archive import unpack;"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000));"
+        "unpack(sys.stdin.buffer, Path(sys.argv[1]), max_bytes=1 << 20)"
+    )
+    data = make_archive(file("small"), file("a", "x" * 5000)).getvalue()
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path / "out")], input=data, capture_output=True
+    )
+    assert b"SandboxFileError" in done.stderr and b"File too large" in done.stderr, done.stderr

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import socket
+import threading
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
@@ -128,24 +129,54 @@ async def test_a_name_is_resolved_once_and_the_checked_address_is_connected_to(s
     """A name that resolves to another address the second time, as in DNS rebinding, is of no use."""
     answers = iter([["127.0.0.1"], ["169.254.169.254"]])
 
-    async def resolve(host, port, **_):
+    def resolve(host, port, **_):
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in next(answers)]
 
-    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", resolve)
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
     rules = HostRules.parse(["rebind.example", "127.0.0.1"])
     assert await choose_addresses(rules, "rebind.example", 80) == ["127.0.0.1"]
     with pytest.raises(RefusedError, match="leads to a private address"):
         await choose_addresses(rules, "rebind.example", 80)
 
 
+async def test_names_whose_lookup_hangs_take_no_thread_of_anybody_elses(monkeypatch):
+    let_go = threading.Event()
+    hanging: asyncio.Queue[str] = asyncio.Queue()
+    loop = asyncio.get_running_loop()
+
+    def resolve(host, port, **_):
+        loop.call_soon_threadsafe(hanging.put_nowait, threading.current_thread().name)
+        let_go.wait(60)
+        raise OSError
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    proxy = EgressProxy(HostRules.parse(["*.example"]))
+    listening = socket.create_server(("127.0.0.1", 0))
+    await proxy.start(listening)
+    writers = []
+    try:
+        for number in range(40):
+            _, writer = await asyncio.open_connection(*listening.getsockname())
+            writer.write(f"CONNECT {number}.example:443 HTTP/1.1\r\n\r\n".encode())
+            writers.append(writer)
+        async with asyncio.timeout(20):
+            names = [await hanging.get() for _ in range(4)]
+            await proxy.aclose()
+        assert [name.partition("_")[0] for name in names] == ["castform-names"] * 4
+    finally:
+        let_go.set()
+        for writer in writers:
+            writer.close()
+
+
 async def test_private_addresses_of_an_allowed_name_are_left_out(monkeypatch):
-    async def resolve(host, port, **_):
+    def resolve(host, port, **_):
         return [
             (socket.AF_INET, socket.SOCK_STREAM, 6, "", (a, port))
             for a in ("10.0.0.1", "93.184.216.34", "::1")
         ]
 
-    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", resolve)
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
     assert await choose_addresses(HostRules.parse(["*.example"]), "A.Example.", 443) == ["93.184.216.34"]
 
 

@@ -68,6 +68,9 @@ def test_every_provider_is_listed_by_the_name_that_loads_it(cards):
 def test_wrong_options_are_named(cards):
     with pytest.raises(ConfigError, match=r"sandbox 'cards/default'.*'color'"):
         load_provider("cards", color="blue")
+    for wrong in (0, "x", True):
+        with pytest.raises(ConfigError, match="max_boxes"):
+            load_provider("process", max_boxes=wrong)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import secrets
 from collections.abc import Sequence
 from pathlib import Path
 
+from castform.errors import ConfigError
 from castform.home import castform_home
 from castform.sandbox.capacity import measure_machine
 from castform.sandbox.contract import BoxRequest, Capabilities, Capacity, Enforcement, Limits, Sandbox
@@ -35,6 +36,11 @@ class ProcessProvider:
         `max_boxes`: most at a time, those that start included; others wait. `run`: goes to the owner's labels.
         """
         self._root = Path(root).expanduser().absolute() if root else castform_home() / "sandboxes" / "process"
+        if max_boxes is not None and (type(max_boxes) is not int or max_boxes < 1):
+            raise ConfigError(
+                f"max_boxes is {max_boxes!r}, and has to be a whole number of at least 1",
+                hint="leave it out for as many boxes as are asked for",
+            )
         self._slots = Slots(max_boxes)
         self._run = run
         self._boxes: set[ProcessBox] = set()
