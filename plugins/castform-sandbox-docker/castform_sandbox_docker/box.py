@@ -15,7 +15,7 @@ from castform.sandbox.contract import (
     NetworkPolicy,
 )
 from castform.sandbox.egress import EgressProxy, HostRules
-from castform.sandbox.errors import MissingError, SandboxError
+from castform.sandbox.errors import MissingError, SandboxError, SandboxGoneError
 from castform.sandbox.relay import ModelRelay
 from castform.sandbox.request import check_exec
 from castform.sandbox.teardown import finish
@@ -126,7 +126,7 @@ class DockerBox:
                 raise
             if self._closing is not None:  # nobody else closes this relay
                 await relay.aclose()
-                self._life.check()
+                raise SandboxGoneError(f"the sandbox {self.id} is gone: it was closed")
             earlier, self._relay = self._relay, (relay, door)
             if earlier is not None:
                 await earlier[0].aclose()
@@ -154,6 +154,9 @@ class DockerBox:
             door.listening.close()
             await finish(self._doors.close(door))
             raise
+        if self._closing is not None:  # nobody else closes this proxy
+            await proxy.aclose()
+            raise SandboxGoneError(f"the sandbox {self.id} is gone: it was closed")
         self._proxy = (proxy, door)
 
     async def _end_proxy(self) -> None:
@@ -182,10 +185,12 @@ class DockerBox:
         self._life.reason = self._life.reason or "it was closed"
         self.drop_watch()
         try:
-            for serving in (self._relay, self._proxy):
-                if serving is not None:
-                    await serving[0].aclose()
-            await remove_container(self._life)
+            try:
+                for serving in (self._relay, self._proxy):
+                    if serving is not None:
+                        await serving[0].aclose()
+            finally:
+                await remove_container(self._life)
         finally:
             self._doors.forget()
             if self._life.view is not None:

@@ -49,23 +49,27 @@ class Groups:
 
     @contextlib.contextmanager
     def frozen(self) -> Iterator[None]:
-        """Hold every process of the box still for a block."""
+        """Hold every process of the box still for a block, where the kernel can."""
         freezer = self.folders.get("freezer")
         if freezer is not None:
             switch, on, off = freezer / "freezer.state", "FROZEN", "THAWED"
             state, sign = switch, "FROZEN"
-        else:
-            folder = self.folders[_V2]
+        elif (folder := self.folders.get(_V2)) is not None:
             switch, on, off = folder / "cgroup.freeze", "1", "0"
             state, sign = folder / "cgroup.events", "frozen 1"
+        else:
+            yield
+            return
         try:
-            switch.write_text(on, "ascii")
-            give_up = time.monotonic() + _FREEZE_SECONDS
-            while sign not in state.read_text("ascii") and time.monotonic() < give_up:
-                time.sleep(0.001)
+            with contextlib.suppress(OSError):  # where the box is gone meanwhile there is nothing to hold
+                switch.write_text(on, "ascii")
+                give_up = time.monotonic() + _FREEZE_SECONDS
+                while sign not in state.read_text("ascii") and time.monotonic() < give_up:
+                    time.sleep(0.001)
             yield
         finally:
-            switch.write_text(off, "ascii")
+            with contextlib.suppress(OSError):
+                switch.write_text(off, "ascii")
 
 
 def find_groups(pid: int, container_id: str, *, proc: Path = Path("/proc")) -> Groups | None:

@@ -126,8 +126,11 @@ class Commands:
                     (attached.stderr.tail or attached.stdout.tail).decode("utf-8", "replace").strip()[-500:]
                 )
                 raise SandboxError(f"a program of castform's own ended with {said['ExitCode']}: {words}")
-        except BaseException:
+        except BaseException as error:
             await finish(self.stop(running))
+            if isinstance(error, StartRefusedError):
+                await self._life.look()
+                raise SandboxError(f"a program of castform's own was not started: {error}") from error
             raise
         return running, line.decode("utf-8", "replace")
 

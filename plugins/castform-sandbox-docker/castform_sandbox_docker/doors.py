@@ -59,6 +59,9 @@ class Doors:
         if self._way == "namespace" and view is not None:
             await self._life.look()
             listening = netns.listen_inside(view.init)
+            if not view.is_running():  # then its number may have been another process's already
+                listening.close()
+                await self._life.look()
             door = Door(listening=listening, port=listening.getsockname()[1])
         else:
             door = await self._open_by_socket()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import ssl
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -40,6 +41,7 @@ class Engine:
                 "and name it: host = 'unix:///tmp/engine.sock'",
             )
         self._client: docker.APIClient | None = None
+        self._connecting = threading.Lock()
         self._threads = ThreadPoolExecutor(max_workers=THREADS, thread_name_prefix="castform-docker")
 
     @property
@@ -80,21 +82,25 @@ class Engine:
             raise self.make_unreachable(error) from error
 
     def _connect(self) -> docker.APIClient:
-        if self._client is None:
-            import docker
-            from docker.utils import kwargs_from_env
+        with self._connecting:
+            if self._client is None:
+                import docker
+                from docker.utils import kwargs_from_env
 
-            tls = kwargs_from_env().get("tls") if self._parts.scheme != "unix" else None
-            self._client = docker.APIClient(
-                base_url=self.host, version="auto", timeout=self.timeout_seconds, tls=tls or False
-            )
-        return self._client
+                tls = kwargs_from_env().get("tls") if self._parts.scheme != "unix" else None
+                self._client = docker.APIClient(
+                    base_url=self.host,
+                    version="auto",
+                    timeout=self.timeout_seconds,
+                    tls=tls or False,
+                    max_pool_size=THREADS,
+                )
+            return self._client
 
     def make_unreachable(self, error: BaseException) -> MissingError:
         """Return the error for an engine that does not answer."""
-        reason = str(error) or type(error).__name__
         return MissingError(
-            f"the Docker engine at {self.host} does not answer: {reason[:300]}",
+            f"the Docker engine at {self.host} does not answer: {describe_cause(error)}",
             hint="start it (`docker info` has to work), name another by DOCKER_HOST, or take the sandbox bubblewrap",
         )
 
@@ -133,3 +139,14 @@ class Engine:
         if self._client is not None:
             self._client.close()
         self._threads.shutdown(wait=False)
+
+
+def describe_cause(error: BaseException) -> str:
+    """Return why an engine could not be reached: what the operating system said, which libraries wrap in their own errors."""
+    seen: list[BaseException] = [error]
+    for found in seen:
+        if isinstance(found, OSError) and found.strerror:
+            return found.strerror
+        inner = [*found.args, getattr(found, "reason", None), found.__cause__, found.__context__]
+        seen += [item for item in inner if isinstance(item, BaseException) and item not in seen]
+    return (str(error) or type(error).__name__)[:300]

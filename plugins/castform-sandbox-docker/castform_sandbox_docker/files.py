@@ -9,12 +9,14 @@ from __future__ import annotations
 import contextlib
 import io
 import posixpath
+import shutil
 import tarfile
+import tempfile
 import time
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from castform.sandbox.archive import ChunkReader, pack_path, unpack
+from castform.sandbox.archive import ChunkReader, explain_local, pack_path, unpack
 from castform.sandbox.errors import SandboxFileError, UsageError
 from castform.sandbox.request import check_mode, check_path, check_size, check_user
 from castform_sandbox_docker.life import Life
@@ -101,22 +103,21 @@ class Files:
                     unpack(ChunkReader(chunks), target, max_bytes=max_bytes, strip=name)
                     return
                 _check_regular(source, status, max_bytes)
-                target.parent.mkdir(parents=True, exist_ok=True)
-                # Unpacked beside its place: the name in the archive is the box's, the one here the caller's.
-                beside = target.with_name(f".{target.name}.incoming")
+                with explain_local(target):
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    # Unpacked beside its place: the name in the archive is the box's, the one here the caller's.
+                    beside = Path(tempfile.mkdtemp(dir=target.parent, prefix=".castform-"))
                 try:
                     unpack(ChunkReader(chunks), beside, max_bytes=max_bytes)
-                    found = [
-                        entry for entry in beside.iterdir() if entry.is_file() and not entry.is_symlink()
-                    ]
-                    if len(found) != 1:
-                        raise SandboxFileError(f"{source} is no regular file")
-                    found[0].replace(target)
+                    with explain_local(target):
+                        found = [
+                            entry for entry in beside.iterdir() if entry.is_file() and not entry.is_symlink()
+                        ]
+                        if len(found) != 1:
+                            raise SandboxFileError(f"{source} is no regular file")
+                        found[0].replace(target)
                 finally:
-                    for entry in beside.iterdir() if beside.is_dir() else ():
-                        entry.unlink()
-                    with contextlib.suppress(OSError):
-                        beside.rmdir()
+                    shutil.rmtree(beside, ignore_errors=True)
 
         await self._life.call(_as_file_error(source, work), path=source)
 
@@ -139,15 +140,15 @@ class Files:
 
     async def _find_ids(self, user: str | None) -> tuple[int, int]:
         """Return the numbers of a user and of its group, by the box's own list of users."""
-        if user is None:
+        if not user:
             return 0, 0
         name, _, group = user.partition(":")
-        uid, gid = (int(name) if name.isdigit() else None), (int(group) if group.isdigit() else None)
+        uid, gid = (int(name) if _is_id(name) else None), (int(group) if _is_id(group) else None)
         if uid is None or gid is None:
             found = await self._look_up("/etc/passwd", name, uid)
             if found is not None:
                 uid, gid = int(found[2]), gid if gid is not None else int(found[3])
-        if group and not group.isdigit():
+        if group and not _is_id(group):
             entry = await self._look_up("/etc/group", group, None)
             gid = int(entry[2]) if entry is not None else None
             if gid is None:
@@ -162,8 +163,8 @@ class Files:
         text = (await self.read(path, 1 << 20)).decode("utf-8", "replace")
         for line in text.splitlines():
             fields = line.split(":")
-            if len(fields) >= 4 and fields[2].isdigit() and (fields[0] == name or fields[2] == str(number)):
-                return fields if path != "/etc/passwd" or fields[3].isdigit() else None
+            if len(fields) >= 4 and _is_id(fields[2]) and (fields[0] == name or fields[2] == str(number)):
+                return fields if path != "/etc/passwd" or _is_id(fields[3]) else None
         return None
 
 
@@ -180,6 +181,11 @@ def _check_regular(path: str, status: dict[str, Any], max_bytes: int) -> None:  
         raise SandboxFileError(f"{path} is {kind}, not a regular file")
     if int(status["size"]) > max_bytes:
         raise _make_too_large(path, int(status["size"]), max_bytes)
+
+
+def _is_id(text: str) -> bool:
+    """Say whether text that a program of the box may have written is a user's or a group's number."""
+    return text.isascii() and text.isdigit() and len(text) < 11 and int(text) < (1 << 32) - 1
 
 
 def _make_too_large(path: str, size: int, max_bytes: int) -> SandboxFileError:

@@ -11,7 +11,7 @@ import secrets
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from castform.sandbox.errors import SandboxError, SandboxGoneError
+from castform.sandbox.errors import MissingError, SandboxError, SandboxGoneError
 from castform.sandbox.teardown import finish
 from castform_sandbox_docker.attach import StartRefusedError, attach
 from castform_sandbox_docker.life import Life
@@ -141,15 +141,20 @@ class InnerView:
         return 0
 
     async def _run(self, script: str) -> bytes:
-        made: Any = await self._life.call(  # Any: JSON of the engine
-            lambda client: client.exec_create(
-                self._life.container_id,
-                ["/bin/sh", "-c", script],
-                user="0",
-                workdir="/",
-                environment={MARKER: self._own},
+        from docker.errors import APIError
+
+        try:
+            made: Any = await self._life.call(  # Any: JSON of the engine
+                lambda client: client.exec_create(
+                    self._life.container_id,
+                    ["/bin/sh", "-c", script],
+                    user="0",
+                    workdir="/",
+                    environment={MARKER: self._own},
+                )
             )
-        )
+        except APIError as error:
+            raise SandboxError(f"no shell could be started in the box: {error.explanation}") from error
         try:
             async with asyncio.timeout(self._life.engine.timeout_seconds):
                 attached = await attach(self._life.engine, made["Id"], max_output_bytes=_MOST_OUTPUT)
@@ -157,7 +162,7 @@ class InnerView:
                     await attached.read()
                 finally:
                     attached.close()
-        except (StartRefusedError, TimeoutError) as error:
+        except (StartRefusedError, MissingError, OSError) as error:  # refused, late, or cut off
             await self._life.look()
             raise SandboxError(f"no shell could be started in the box: {error}") from error
         said: Any = await self._life.call(lambda client: client.exec_inspect(made["Id"]))

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import ipaddress
 import secrets
+import threading
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from castform.sandbox.errors import MissingError, SandboxStartError
+from castform.sandbox.teardown import finish
 from castform_sandbox_docker.engine import Engine
 from castform_sandbox_docker.life import Life
+
+if TYPE_CHECKING:
+    import docker
 
 _DEFAULT_POOLS = (("172.16.0.0/12", 16), ("192.168.0.0/16", 20))
 """Address ranges that an engine takes networks from unless it is told others: (range, prefix of one)."""
@@ -25,30 +29,32 @@ class PublicNetwork:
         self._engine = engine
         self._labels = dict(labels)
         self._name: str | None = None
-        self._lock = asyncio.Lock()
+        self._lock = threading.Lock()
+        """Held in the engine's threads, so by boxes of any event loop."""
 
     async def get_name(self) -> str:
         """Return the network's name. SandboxStartError where the engine has no addresses left."""
         from docker.errors import APIError
 
-        async with self._lock:
+        try:
+            return self._name or await finish(self._engine.call(self._make))
+        except APIError as error:
+            raise SandboxStartError(
+                f"the engine makes no network: {error.explanation}",
+                hint="`castform sandbox reap` removes what dead runs left; `docker network ls` shows the rest",
+            ) from error
+
+    def _make(self, client: docker.APIClient) -> str:
+        with self._lock:
             if self._name is None:
                 name = f"castform-{secrets.token_hex(6)}"
-                try:
-                    await self._engine.call(
-                        lambda client: client.create_network(
-                            name,
-                            driver="bridge",
-                            labels=self._labels,
-                            options={"com.docker.network.bridge.enable_icc": "false"},
-                            check_duplicate=True,
-                        )
-                    )
-                except APIError as error:
-                    raise SandboxStartError(
-                        f"the engine makes no network: {error.explanation}",
-                        hint="`castform sandbox reap` removes what dead runs left; `docker network ls` shows the rest",
-                    ) from error
+                client.create_network(
+                    name,
+                    driver="bridge",
+                    labels=self._labels,
+                    options={"com.docker.network.bridge.enable_icc": "false"},
+                    check_duplicate=True,
+                )
                 self._name = name
             return self._name
 
@@ -56,13 +62,18 @@ class PublicNetwork:
         """Remove the network, when it was made and no box is left in it."""
         from docker.errors import APIError
 
-        async with self._lock:
+        if self._name is None:
+            return
+        try:
+            await self._engine.call(self._remove)
+        except (APIError, MissingError):
+            return  # the reaper comes back to it
+
+    def _remove(self, client: docker.APIClient) -> None:
+        with self._lock:
             name, self._name = self._name, None
             if name is not None:
-                try:
-                    await self._engine.call(lambda client: client.remove_network(name))
-                except (APIError, MissingError):
-                    return  # the reaper comes back to it
+                client.remove_network(name)
 
 
 async def move(life: Life, public: PublicNetwork, *, to_public: bool) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import secrets
 import shutil
-import stat
 import tempfile
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,7 @@ from castform_sandbox_docker.life import Life
 from castform_sandbox_docker.limits import check_limits
 from castform_sandbox_docker.network import PublicNetwork
 from castform_sandbox_docker.probe import describe, has_storage_size
-from castform_sandbox_docker.reap import OWNER_FILE, reap_engine, reap_folders
+from castform_sandbox_docker.reap import OWNER_FILE, is_own, reap_engine, reap_folders
 
 _FOLDERS = "castform-docker"
 """Of folders with sockets, in the temporary folder; the user's number is added."""
@@ -58,6 +58,9 @@ class DockerProvider:
         self._labels = current_owner().labels()
         self._public = PublicNetwork(self._engine, self._labels)
         self._reaped = False
+        self._starting: set[asyncio.Timeout] = set()
+        self._none_starts = asyncio.Event()
+        self._closed = False
         self._storage_size: bool | None = None
         self._sees_boxes = config.outside_view and os.geteuid() == 0 and self._engine.socket_path is not None
         """Whether boxes are expected to be seen from outside, until one is not."""
@@ -88,11 +91,13 @@ class DockerProvider:
         await self._slots.take()
         try:
             async with asyncio.timeout(request.start_timeout_seconds) as limit:
-                return await self._start(request)
+                with self._noted(limit):
+                    return await self._start(request)
         except TimeoutError as error:
             self._slots.give_back()
             if not limit.expired():
                 raise
+            self._check_open()
             raise SandboxStartError(
                 f"the box was not built and started within {request.start_timeout_seconds} s",
                 hint="raise start_timeout_seconds",
@@ -100,6 +105,17 @@ class DockerProvider:
         except BaseException:
             self._slots.give_back()
             raise
+
+    @contextlib.contextmanager
+    def _noted(self, limit: asyncio.Timeout) -> Iterator[None]:
+        """Let `aclose` end a start, and wait for it."""
+        self._starting.add(limit)
+        try:
+            yield
+        finally:
+            self._starting.discard(limit)
+            if not self._starting:
+                self._none_starts.set()
 
     async def reap(self) -> Sequence[str]:
         folders = await asyncio.to_thread(reap_folders, self._folders)
@@ -109,6 +125,14 @@ class DockerProvider:
         await finish(self._close_all())
 
     async def _close_all(self) -> None:
+        self._closed = True
+        if self._starting:
+            self._none_starts.clear()
+            for limit in self._starting:
+                if not limit.expired():
+                    limit.reschedule(0)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._none_starts.wait(), self._config.engine_timeout_seconds)
         ends = await asyncio.gather(*(box.close() for box in list(self._boxes)), return_exceptions=True)
         await self._public.remove()
         self._engine.close()
@@ -141,9 +165,14 @@ class DockerProvider:
     async def _start(self, request: BoxRequest) -> DockerBox:
         from docker.errors import APIError
 
+        self._check_open()
         if not self._reaped:
             self._reaped = True
-            await self.reap()  # what runs that were killed left takes memory that this one needs
+            try:
+                await self.reap()  # what runs that were killed left takes memory that this one needs
+            except BaseException:
+                self._reaped = False
+                raise
         image = await find_image(self._engine, request.image, self._config)
         storage_size = await self._has_storage_size()
         name = f"castform-{secrets.token_hex(6)}"
@@ -229,6 +258,10 @@ class DockerProvider:
                 raise
         return box
 
+    def _check_open(self) -> None:
+        if self._closed:
+            raise SandboxStartError("no box was started: the provider is closed")
+
     def _make_notes(self, request: BoxRequest, said: Mapping[str, Any], view: HostView | None) -> list[str]:
         notes = []
         volumes = [mount for mount in said.get("Mounts") or () if mount.get("Type") == "volume"]
@@ -299,8 +332,7 @@ def make_measure(life: Life, said: Mapping[str, Any]) -> Callable[[], Awaitable[
 def make_folder(folder: Path, labels: Mapping[str, str]) -> Path:
     """Make the folder of a box's sockets; nobody else on this machine gets as far as it."""
     folder.parent.mkdir(mode=0o700, exist_ok=True)
-    status = folder.parent.lstat()
-    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
+    if not is_own(folder.parent):
         raise SandboxStartError(
             f"{folder.parent} is not this user's alone, so no sockets are put there",
             hint="remove it, or set TMPDIR to a folder of your own",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -53,9 +55,12 @@ def _removal_of_network(id: str) -> Callable[[docker.APIClient], None]:
 
 
 def reap_folders(root: Path) -> list[str]:
-    """Remove the folders of boxes whose owner is known to be dead; return their names."""
+    """Remove the folders of boxes whose owner is known to be dead; return their names.
+
+    None of a folder that somebody else has put there: it lies where everybody may write.
+    """
     removed = []
-    for folder in sorted(root.iterdir()) if root.is_dir() else ():
+    for folder in sorted(root.iterdir()) if is_own(root) else ():
         try:
             owner = Owner.from_labels(json.loads((folder / OWNER_FILE).read_text("utf-8")))
         except (OSError, ValueError, AttributeError):
@@ -64,3 +69,12 @@ def reap_folders(root: Path) -> list[str]:
             shutil.rmtree(folder, ignore_errors=True)
             removed.append(folder.name)
     return removed
+
+
+def is_own(folder: Path) -> bool:
+    """Say whether a path is a folder, no link to one, that nobody but this user gets into."""
+    try:
+        status = folder.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and not status.st_mode & 0o077

@@ -19,6 +19,7 @@ from castform.sandbox.contract import BoxRequest, ImageBuild, Limits, NetworkPol
 from castform.sandbox.errors import (
     ExecTimeoutError,
     SandboxBuildError,
+    SandboxFileError,
     SandboxGoneError,
     SandboxStartError,
     UsageError,
@@ -343,3 +344,45 @@ async def test_a_box_that_goes_wrong_as_it_starts_leaves_nothing(plain):
     with pytest.raises(UsageError):
         await plain.start(request)
     assert ask_engine("ps", "--all", "--quiet", "--filter", "label=for=failing") == before == ""
+
+
+async def test_what_fails_on_this_machine_is_no_fault_of_the_engine(plain, tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    box = await plain.start(BoxRequest(image=BUSYBOX, limits=SMALL))
+    for source in ("/etc/passwd", "/etc"):
+        with pytest.raises(SandboxFileError, match="on this machine"):
+            await box.download(source, tmp_path / "file" / "below")
+    assert await run(box, "echo here") == "here"
+    await box.close()
+
+
+async def test_a_list_of_users_that_the_box_made_up_is_only_no_user(plain):
+    box = await plain.start(BoxRequest(image=BUSYBOX, limits=SMALL))
+    for number in ("\N{SUPERSCRIPT TWO}", "9" * 5000, "4294967295"):
+        text = f"root:x:0:0::/:/bin/sh\nmade:x:{number}:0::/:/bin/sh\n"
+        await box.write_file("/etc/passwd", text.encode())
+        with pytest.raises(UsageError, match="no user 'made'"):
+            await box.write_file("/file", b"", user="made")
+    await box.close()
+
+
+async def test_closing_the_provider_ends_a_start_and_leaves_nothing():
+    provider = load_provider("docker")
+    labels = {"for": "closing"}
+    starting = asyncio.create_task(provider.start(BoxRequest(image=BUSYBOX, limits=SMALL, labels=labels)))
+    await asyncio.sleep(0)
+    await provider.aclose()
+    with pytest.raises(SandboxStartError, match="the provider is closed"):
+        await starting
+    with pytest.raises(SandboxStartError, match="the provider is closed"):
+        await provider.start(BoxRequest(image=BUSYBOX, limits=SMALL, labels=labels))
+    assert ask_engine("ps", "--all", "--quiet", "--filter", "label=for=closing") == ""
+    await provider.aclose()
+
+
+async def test_many_calls_at_a_time_do_not_clutter_the_log(caplog):
+    provider = load_provider("docker")
+    limits = Limits(cpus=0.01, memory_mb=1, disk_mb=None)
+    await asyncio.gather(*(provider.measure_capacity(limits) for _ in range(24)))
+    assert caplog.messages == []
+    await provider.aclose()

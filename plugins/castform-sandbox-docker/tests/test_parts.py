@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from castform_sandbox_docker.attach import Attached
-from castform_sandbox_docker.cgroups import find_groups
+from castform_sandbox_docker.cgroups import Groups, find_groups
 from castform_sandbox_docker.engine import Engine
 from castform_sandbox_docker.forwarder import PROGRAMS, make_command
 from castform_sandbox_docker.limits import check_limits
@@ -218,6 +218,23 @@ def test_folders_of_dead_owners_go_and_others_stay(tmp_path):
     assert reap_folders(tmp_path) == ["dead"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["alive", "unknown"]
     assert reap_folders(tmp_path / "none") == []
+
+
+def test_folders_that_somebody_else_could_have_put_there_are_left_alone(tmp_path):
+    dead = {**current_owner().labels(), "castform.owner.start": "1"}
+    root = make_folder(tmp_path / "boxes" / "one", dead).parent
+    (tmp_path / "link").symlink_to(root)
+    assert reap_folders(tmp_path / "link") == []
+    root.chmod(0o777)
+    assert reap_folders(root) == []
+    root.chmod(0o700)
+    assert reap_folders(root) == ["one"]
+
+
+@pytest.mark.parametrize("folders", [{"freezer": Path("/gone/freezer")}, {"": Path("/gone/unified")}, {}])
+def test_holding_a_box_still_that_is_gone_is_no_fault(folders):
+    with Groups(folders=folders).frozen():
+        assert Groups(folders=folders).pids() == []
 
 
 def test_sockets_lie_in_a_folder_of_this_user_alone(tmp_path):
