@@ -10,7 +10,7 @@ from typing import Any
 from benchmax.envs import Dataset, Environment, Example
 from benchmax.envs.termination import describe_error
 from castform.environment_section import EnvironmentSection
-from castform.errors import CastformError, UsageError
+from castform.errors import CastformError, MissingError, UsageError
 from castform.home import expand_home
 from castform.plugins.environments import LoadedEnvironment, load_environment
 from castform.rollouts import Split
@@ -61,6 +61,24 @@ async def close_environment(environment: Environment[Any, Any]) -> None:
         await environment.aclose()
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the author's code
         logger.warning("the environment's aclose failed: %s: %s", type(error).__name__, error)
+
+
+async def check_ready(environment: Environment[Any, Any]) -> None:
+    """Ask an environment once, before its first rollout, whether what it needs is here.
+
+    CastformErrors of its `check_ready` are raised as they are; anything else as a MissingError with the
+    cause kept, whose hint is the notes of the exception.
+    """
+    try:
+        await environment.check_ready()
+    except CastformError:
+        raise
+    except (Exception, SystemExit) as error:  # the author's code
+        notes = "; ".join(getattr(error, "__notes__", []))
+        raise MissingError(
+            f"the environment cannot run here: {describe_error(error)}",
+            hint=notes or "this comes from the environment's check_ready; -v shows the traceback",
+        ) from error
 
 
 async def load_examples(

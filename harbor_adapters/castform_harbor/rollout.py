@@ -24,7 +24,7 @@ from castform.sandbox.contract import Capabilities, ModelEndpoint, SandboxProvid
 from castform.sandbox.errors import SandboxBuildError, SandboxError
 from castform_harbor.output import CONFIG_FILE, LOCK_FILE, RESULT_FILE
 from castform_harbor.reference_agents import REFERENCE_AGENTS, make_reference_agent
-from castform_harbor.support import allows_fresh_verifier, find_unsupported
+from castform_harbor.support import allows_fresh_verifier, check_supported, find_unsupported
 from castform_harbor.task import HarborTask, load_task
 from castform_harbor.task_config import Artifact
 from castform_harbor.trial import run_trial
@@ -77,6 +77,7 @@ class OwnTrialRunner:
     def __init__(self) -> None:
         self._providers: dict[str, SandboxProvider] = {}
         self._harnesses: dict[str, Harness] = {}
+        self._tasks: dict[Path, HarborTask] = {}
 
     def check(self, template: HarborTrialTemplate, tasks: Sequence[tuple[str, Path]]) -> None:
         """UsageError: fields or names that mean nothing here, tasks that are not whole or ask for what no
@@ -94,8 +95,8 @@ class OwnTrialRunner:
             faults += [f"{name}: {problem}" for problem in find_unsupported(task, EVERYTHING)]
             if not _can_verify(task, options):
                 without.append(name)
-        if faults:
-            raise UsageError("\n  ".join([f"{len(tasks)} tasks, and not all can be run:", *faults[:_SHOWN]]))
+            self._tasks[folder] = task
+        _refuse(faults, len(tasks))
         if without:
             raise UsageError(
                 f"verification in a fresh box sees declared artifacts alone, and {len(without)} of {len(tasks)} "
@@ -103,6 +104,18 @@ class OwnTrialRunner:
                 hint="name the paths that the agent's work is in (artifacts, env.artifacts='[\"/app\"]'), or verify "
                 "as the task says, within the agent's reach (verification='task', env.verifier=task)",
             )
+
+    async def check_ready(self, template: HarborTrialTemplate) -> None:
+        """MissingError: the sandboxes do not work here. UsageError: tasks that ask for what these do not have."""
+        provider = self._provider(template)
+        capabilities, options = await provider.check(), make_options(template)
+        faults = []
+        for folder, task in self._tasks.items():
+            try:
+                check_supported(override_resources(task, template), capabilities, options)
+            except UsageError as error:
+                faults.append(f"{folder.name}: {error}")
+        _refuse(faults, len(self._tasks))
 
     async def run(self, trial: HarborTrial) -> HarborTrialResult:
         """Run one trial and say how it ended."""
@@ -283,6 +296,11 @@ def check_template(template: HarborTrialTemplate) -> None:
 
 def _can_verify(task: HarborTask, options: TrialOptions) -> bool:
     return options.verifier == "task" or allows_fresh_verifier(task, options)
+
+
+def _refuse(faults: Sequence[str], tasks: int) -> None:
+    if faults:
+        raise UsageError("\n  ".join([f"{tasks} tasks, and not all can be run:", *faults[:_SHOWN]]))
 
 
 def _load_agent(name: str, kwargs: Mapping[str, Any]) -> Harness:

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from castform.cli.main import main
 from castform.config import RunConfig
-from castform.errors import RunFailedError, UsageError
+from castform.errors import MissingError, RunFailedError, UsageError
 from castform.plugins.events import CheckpointSaved, EvalEnded, GroupScored, RunEnded, RunStarted, StepEnded
 from castform.runs import RunStore
 from castform_trainer.learning.checkpoint import list_checkpoints
@@ -229,6 +230,24 @@ def test_held_out_examples_that_are_trained_on_are_refused_before_anything_start
     with pytest.raises(UsageError, match="training examples too"):
         asyncio.run(train(make_config(write_environment(tmp_path, source), model), store=store))
     assert store.list_runs() == []
+
+
+def test_an_environment_that_is_not_ready_ends_a_run_and_a_plan_before_anything_starts(
+    tmp_path, model, store, capsys
+):
+    source = (
+        ENVIRONMENT
+        + """
+    async def check_ready(self):
+        raise ConnectionError("no answer at port 9")
+"""
+    )
+    environment = write_environment(tmp_path, source)
+    with pytest.raises(MissingError, match="no answer at port 9"):
+        asyncio.run(train(make_config(environment, model), store=store, run_id="m"))
+    assert store.list_runs() == [] and not list(store.home.glob("runs/*"))
+    assert main(["train", str(environment), "-m", str(model), "--dry-run"]) == 3
+    assert "no answer at port 9" in capsys.readouterr().err
 
 
 def test_a_changed_environment_is_not_resumed(tmp_path, model, store):

@@ -84,6 +84,14 @@ class Environment(ABC, Generic[PayloadT, AttemptT]):
             return None
         return payload["ground_truth"] if "ground_truth" in payload else payload.get("answer")
 
+    async def check_ready(self) -> None:
+        """Raise where no rollout could run here: no sandbox, no server, no key. By default nothing is needed.
+
+        A host calls it on the event loop of the rollouts before the first of them, and where it is
+        known already what they are for, after `create_dataset`. When it raises, nothing is started; the
+        error's text is for the user, its notes say the way out. Calling it twice is fine.
+        """
+
     @property
     def requires_public_model_endpoint(self) -> bool:
         """Whether rollouts run on another machine, which a loopback endpoint cannot serve."""

@@ -31,6 +31,9 @@ class ScriptedTrialRunner:
     def check(self, template: HarborTrialTemplate, tasks: Sequence[tuple[str, Path]]) -> None:
         self.checked += tasks
 
+    async def check_ready(self, template: HarborTrialTemplate) -> None:
+        """Nothing is needed."""
+
     async def run(self, trial: HarborTrial) -> HarborTrialResult:
         self.trials.append(trial)
         self.running += 1

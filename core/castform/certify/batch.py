@@ -93,7 +93,7 @@ def certify_batch(
     `arguments` go to each environment. `jobs` worker processes (default: the cores this process may
     use) take `options.max_seconds` plus `grace_seconds` at most for one environment. Failures are
     results too: certify_timeout, certify_crashed, certify_failed for an id or plugin that cannot be
-    loaded, and examples_slow (unchecked) for one that took all the time to make its examples.
+    loaded, something_missing (unchecked) where what it needs is not here, and examples_slow (unchecked) for one that took all the time to make its examples.
     `on_result` is told of each as it comes, in any order. UsageError for `jobs` below 1.
     """
     if jobs is not None and jobs < 1:

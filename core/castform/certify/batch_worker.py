@@ -12,7 +12,7 @@ from typing import Any
 
 from castform.certify.alone_worker import Stage
 from castform.certify.certification import Certification, CertifyOptions
-from castform.errors import CastformError
+from castform.errors import CastformError, MissingError
 from castform.validation import Level
 
 
@@ -61,6 +61,9 @@ def _certify(task: Task, on_stage: Callable[[str], None]) -> Certification | Fai
 
     try:
         found = certify_environment(task.id, task.arguments, options=task.options, on_stage=on_stage)
+    except MissingError as error:  # says nothing of the environment
+        message = f"{error.args[0]} ({error.hint})" if error.hint else str(error.args[0])
+        return Failure(code="something_missing", message=message, level="unchecked")
     except CastformError as error:
         return Failure(code="certify_failed", message=str(error.args[0]))
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the author's code; the next one is tried all the same

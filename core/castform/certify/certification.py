@@ -90,8 +90,11 @@ class Certification:
 
     @property
     def complete(self) -> bool:
-        """Whether the reward was looked at: at least some probe was scored."""
-        return self.probes is not None and any(outcome.scored for outcome in self.probes.outcomes)
+        """Whether the reward was looked at: some probe was scored, and some right answer where there are any."""
+        probes = self.probes
+        if probes is None or not any(outcome.scored for outcome in probes.outcomes):
+            return False
+        return probes.gold is None or probes.gold.scored > 0
 
     @property
     def passed(self) -> bool:

@@ -27,7 +27,7 @@ from castform.certify.signal import forecast_with_model
 from castform.certify.transcripts import choose_replays
 from castform.diagnostics import read_diagnostics
 from castform.endpoint import Endpoint
-from castform.environments import load_examples
+from castform.environments import check_ready, load_examples
 from castform.errors import CastformError, UsageError
 from castform.gold import RENDERINGS, read_gold, unwrap_golds
 from castform.plugins.environment_files import is_path
@@ -50,6 +50,8 @@ CHECKS: tuple[tuple[str, str], ...] = (
 )
 """Name, as `--only` takes it, and the function."""
 DIAGNOSTICS, FORECAST = "diagnostics", "forecast"
+READ_ONLY = frozenset({DIAGNOSTICS, "static", "duplicates"})
+"""Of the names that `--only` takes, those for which no rollout is run."""
 OTHER_SPLIT = 8
 """Examples of the split that is not probed: some datasets compute for seconds over each."""
 PROBES_SHARE = 0.5
@@ -80,7 +82,7 @@ def certify_environment(
 ) -> Certification:
     """Load an environment and certify it without a model, in this process, from code that is not async.
 
-    Raises what `load_environment` and `load_examples` raise.
+    Raises what `load_environment`, `load_examples` and `check_ready` raise.
     """
     loaded = load_environment(id, args)
 
@@ -113,7 +115,7 @@ async def certify(
     `arguments` are those that it was made with, to make more of them; `model_flags` are options of the
     command line that go with the endpoint, for the commands that show findings again. What environment code does
     wrong is reported. Raises UsageError for an `only` or `example` that does not exist, what
-    `load_examples` raises, and what the endpoint raises.
+    `load_examples` and `check_ready` raise, and what the endpoint raises.
     """
     options = options or CertifyOptions()
     check_only(options.only)
@@ -124,6 +126,8 @@ async def certify(
         return work.finish()
     if not await work.read_golds():
         return work.finish()
+    if options.only not in READ_ONLY:
+        await check_ready(loaded.environment)
     await work.probe()
     await work.replay()
     await work.check()

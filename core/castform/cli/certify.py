@@ -202,11 +202,13 @@ async def _certify(
 ) -> Certification:
     from castform.certify.certify import certify
     from castform.cli.measured_run import MeasuredRun, base_folder
+    from castform.environments import check_ready
     from castform.plugins import load_environment
     from castform.stuck import end_when_stuck
 
     loaded = load_environment(config.environment.id, arguments)
     try:
+        await check_ready(loaded.environment)
         async with MeasuredRun(
             kind="certify", config=config, loaded=loaded, logs_calls=bool(args.base_url)
         ).open(lambda log_path: open_model(args, config, log_path=log_path), total=options.examples) as (

@@ -87,7 +87,7 @@ async def _evaluate(
 ) -> tuple[str, LoadedEnvironment, EvalResult]:
     from castform.calls import Sampling
     from castform.cli.measured_run import MeasuredRun, base_folder
-    from castform.environments import close_environment, load_examples
+    from castform.environments import check_ready, close_environment, load_examples
     from castform.eval_result import DEFAULT_PASS_AT
     from castform.evaluate import evaluate
     from castform.probing import measure_full_score
@@ -98,6 +98,7 @@ async def _evaluate(
             environment, args.split, base_folder(config, loaded), limit=config.eval.examples
         )
         loaded = loaded.with_examples(**{args.split: examples})
+        await check_ready(environment)
         pass_at = args.pass_at
         if pass_at is None:
             pass_at = await measure_full_score(

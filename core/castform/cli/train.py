@@ -158,8 +158,7 @@ def _resume(args: argparse.Namespace) -> int:
 def _dry_run(config: RunConfig, *, as_json: bool) -> int:
     import asyncio
 
-    prepared = asyncio.run(reach_trainer(_PREPARE)(config))
-    plan: dict[str, Any] = reach_trainer(_PLAN)(prepared)
+    plan = asyncio.run(_plan(config))
     if as_json:
         print_json(plan)
         return 0
@@ -179,6 +178,17 @@ def _dry_run(config: RunConfig, *, as_json: bool) -> int:
     print_table(["", "plan"], rows)
     print_note("nothing was started")
     return 0
+
+
+async def _plan(config: RunConfig) -> dict[str, Any]:
+    from castform.environments import close_environment
+
+    prepared = await reach_trainer(_PREPARE)(config)
+    try:
+        plan: dict[str, Any] = reach_trainer(_PLAN)(prepared)
+        return plan
+    finally:
+        await close_environment(prepared.environment.environment)
 
 
 def _finish(result: Any, args: argparse.Namespace) -> int:

@@ -76,7 +76,7 @@ async def _validate(
     from castform.calls import Sampling
     from castform.cli.eval import note_unknown_weights, scalars_of
     from castform.cli.measured_run import MeasuredRun, base_folder
-    from castform.environments import close_environment, load_examples
+    from castform.environments import check_ready, close_environment, load_examples
     from castform.stuck import end_when_stuck
     from castform.validate import ValidateOptions, validate
 
@@ -98,6 +98,7 @@ async def _validate(
             environment, args.split, base_folder(config, loaded), limit=args.examples
         )
         loaded = loaded.with_examples(**{args.split: examples})
+        await check_ready(environment)
         if args.model is None:
             with end_when_stuck(min(options.timeout_seconds, STUCK_SECONDS)):
                 return None, await validate(environment, examples, options=options, on_stage=_say)

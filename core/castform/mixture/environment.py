@@ -19,8 +19,8 @@ from benchmax.envs import (
     RolloutRequest,
     ValidationDiagnostic,
 )
-from castform.environments import load_examples
-from castform.errors import CastformError
+from castform.environments import check_ready, load_examples
+from castform.errors import CastformError, MissingError, UsageError
 from castform.mixture.interleave import interleave
 from castform.plugins.environments import LoadedEnvironment
 
@@ -122,6 +122,15 @@ class MixedEnvironment(Environment[Any, RolloutAttempt]):
             for part in self.parts.values()
             for found in part.loaded.environment.validation_diagnostics()
         ]
+
+    async def check_ready(self) -> None:
+        """Ask each in turn. Raises what `castform.environments.check_ready` raises, with the environment's name."""
+        for part in self.parts.values():
+            try:
+                await check_ready(part.loaded.environment)
+            except CastformError as error:
+                kind = next((k for k in (MissingError, UsageError) if isinstance(error, k)), CastformError)
+                raise kind(f"{part.name}: {error.args[0]}", hint=error.hint) from error
 
     async def aclose(self) -> None:
         """Close all of them, whatever one of them raises; the first fault is raised at the end."""

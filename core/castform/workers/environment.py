@@ -114,6 +114,10 @@ class WorkerEnvironment(Environment[Any, RolloutAttempt]):
         """Return the worker's; blocks until they come."""
         return [ValidationDiagnostic(**found) for found in self._ask_now({"t": "diagnostics"})]
 
+    async def check_ready(self) -> None:
+        """Ask the environment in one of the workers: all of them are on this machine."""
+        await self._ask(Call(message={"t": "ready"}))
+
     async def aclose(self) -> None:
         """Close the environment in every worker and end the processes."""
         pool, self._pool = self._pool, None

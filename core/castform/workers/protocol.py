@@ -10,6 +10,7 @@ From the host, by `t`:
     dataset      call, split, base_dir, max_examples, replay          create_dataset
     gold         call, example                                        gold(example)
     diagnostics  call                                                 validation_diagnostics()
+    ready        call                                                 check_ready()
     run          call, example, split, fields, requests, attempts     run_group (or only its attempts)
     cancel       call                                                 of a run
     take_back                                                         calls that are not begun
@@ -37,7 +38,7 @@ from typing import Any, TypeAlias
 
 from castform.plain_values import make_plain
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 MAX_FRAME_BYTES = 64 * 1024 * 1024
 """Longer ones are never sent; a length beyond it means that something else writes to the pipe."""
 BEAT_SECONDS = 0.25

@@ -115,6 +115,7 @@ class Service:
             "dataset": self._create_dataset,
             "gold": self._read_gold,
             "diagnostics": self._read_diagnostics,
+            "ready": self._check_ready,
             "run": self._run_group,
         }
         answer: dict[str, Any]
@@ -166,6 +167,9 @@ class Service:
             {"severity": d.severity, "code": d.code, "message": d.message, "location": d.location}
             for d in self._environment.validation_diagnostics()
         ]
+
+    async def _check_ready(self, message: Frame) -> None:
+        await self._environment.check_ready()
 
     async def _run_group(self, message: Frame) -> Any:  # JSON
         requests = self._make_requests(message)

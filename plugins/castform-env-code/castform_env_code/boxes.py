@@ -47,6 +47,14 @@ class CandidateBoxes:
         self._provider: SandboxProvider | None = None
         self._pool: WarmPool | None = None
 
+    async def check(self) -> None:
+        """Start a box and close it. MissingError: the provider cannot work here; SandboxError: no box starts."""
+        provider = await self._get_provider()
+        try:
+            await (await provider.start(self._request)).close()
+        except SandboxStartError as error:
+            raise SandboxStartError(self._explain(error)) from error
+
     async def run(
         self, source: str, function: str, calls: Sequence[Sequence[object]], *, limits: Limits
     ) -> CandidateRun:
@@ -82,6 +90,9 @@ class CandidateBoxes:
 
     async def _exec(self, sent: bytes, limits: Limits) -> tuple[Ending, bytes, int]:
         provider = await self._get_provider()
+        if self._size and self._pool is None:
+            self._pool = WarmPool(provider, self._request, size=self._size)
+            self._pool.warm()
         box = await (self._pool.take() if self._pool is not None else provider.start(self._request))
         try:
             await box.write_file(PLACE, CHILD.read_bytes())
@@ -108,9 +119,6 @@ class CandidateBoxes:
                 provider = load_provider(self._name)
                 image = self._image or (IMAGE if (await provider.check()).images else None)
                 self._request = BoxRequest(image=image, limits=self._limits)
-                if self._size:
-                    self._pool = WarmPool(provider, self._request, size=self._size)
-                    self._pool.warm()
                 self._provider = provider
             return self._provider
 

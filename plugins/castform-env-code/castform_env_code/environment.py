@@ -93,6 +93,11 @@ class Code(BaseEnv):
             boxes=self._boxes.get() if config.sandbox else None,
         )
 
+    async def check_ready(self) -> None:
+        """Where a sandbox is asked for: MissingError when it does not work here, SandboxError when no box starts."""
+        if self.config.sandbox is not None:
+            await self._boxes.get().check()
+
     async def aclose(self) -> None:
         boxes = self._boxes.pop()
         if boxes is not None:

@@ -13,6 +13,7 @@ from castform_env_code.candidate import CandidateRun, Limits, Returned, run_cand
 
 from benchmax.envs import RolloutFailure
 from castform.plugins import load_environment
+from castform.sandbox.errors import MissingError
 from castform.testing import FakeModel
 
 LIMITS = Limits(cpu_seconds=1, wall_seconds=20)
@@ -113,3 +114,14 @@ async def test_a_provider_that_is_not_there_fails_the_rollout_and_pays_nothing()
         group = await model.run_group(environment, example)
     await environment.aclose()
     assert group.rollouts[0].score is None and "'nosuch'" in (group.rollouts[0].error or "")
+
+
+async def test_a_sandbox_that_does_not_work_here_is_missing_before_any_code_runs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
+    boxed = load_environment("code/easy", {"sandbox": "docker"}).environment
+    with pytest.raises(MissingError, match="No such file"):
+        await boxed.check_ready()
+    await boxed.aclose()
+    await load_environment("code/easy").environment.check_ready()

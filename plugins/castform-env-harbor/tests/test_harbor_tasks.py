@@ -10,6 +10,7 @@ from castform_env_harbor.environment import HarborTasks, make_dataset_config, ma
 
 from benchmax.envs import RolloutRequest, StaticBearerAuth
 from benchmax.testing import ChatServer, Reply
+from castform.sandbox.errors import MissingError, UsageError
 
 ANSWER = "/app/answer.txt"
 
@@ -120,3 +121,19 @@ async def test_rewards_that_an_agent_plants_are_worth_nothing(home, tmp_path, ma
         outcomes = await run(env, tmp_path, model=server.base_url)
     assert outcomes["r-0"].rewards == {"reward": 0.0}
     assert not (env.trial.trials_dir / "r-0").exists()
+
+
+async def test_what_these_boxes_lack_is_said_before_the_first_rollout(make_task, tmp_path, monkeypatch):
+    make_task("a")
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
+    given = {"tasks": str(tmp_path / "tasks"), "harness_args": {}}
+    engineless = HarborTasks(HarborConfig(**given, sandbox="docker"))
+    loose = HarborTasks(HarborConfig(**given, sandbox="process"))
+    for environment, error, said in (
+        (engineless, MissingError, "does not answer"),
+        (loose, UsageError, "isolates nothing"),
+    ):
+        await environment.create_dataset("train", tmp_path)
+        with pytest.raises(error, match=said):
+            await environment.check_ready()
+        await environment.aclose()

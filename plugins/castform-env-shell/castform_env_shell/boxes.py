@@ -13,6 +13,7 @@ from castform.sandbox.errors import (
     CastformError,
     ExecTimeoutError,
     MissingError,
+    SandboxError,
     SandboxFileError,
 )
 from castform.sandbox.pool import WarmPool
@@ -69,12 +70,17 @@ class Boxes:
         self._pool: WarmPool | None = None
         self._request = BoxRequest()
 
-    async def open(self, start: State) -> TaskBox:
-        """Start a box, or take one that is ready, and lay the task out in it.
-
-        MissingError where no provider works; SandboxError when the box cannot be started.
-        """
+    async def check(self) -> None:
+        """Start a box and close it. MissingError where no provider works; SandboxError: no box can be started."""
         provider = await self._get_provider()
+        await (await provider.start(self._request)).close()
+
+    async def open(self, start: State) -> TaskBox:
+        """Start a box, or take one that is ready, and lay the task out in it. Errors as `check`."""
+        provider = await self._get_provider()
+        if self._config.warm_boxes and self._pool is None:
+            self._pool = WarmPool(provider, self._request, size=self._config.warm_boxes)
+            self._pool.warm()
         box = await (self._pool.take() if self._pool is not None else provider.start(self._request))
         try:
             folder = FOLDER if self._request.workdir else (await box.exec(["pwd"])).text.strip()
@@ -99,11 +105,13 @@ class Boxes:
             if self._provider is None:
                 provider, isolated = await choose_provider(self._config.sandbox)
                 self._request = make_request(self._config, isolated=isolated)
-                if self._config.warm_boxes:
-                    self._pool = WarmPool(provider, self._request, size=self._config.warm_boxes)
-                    self._pool.warm()
                 self._provider = provider
             return self._provider
+
+
+def describe_failure(error: SandboxError) -> str:
+    """Return what went wrong with a box, and the way out where there is one."""
+    return f"{error} ({error.hint})" if error.hint else str(error)
 
 
 def make_request(config: ShellConfig, *, isolated: bool) -> BoxRequest:

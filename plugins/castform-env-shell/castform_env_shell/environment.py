@@ -25,7 +25,7 @@ from benchmax.envs.dataset import validate_max_examples
 from benchmax.envs.loop_local import LoopLocal
 from benchmax.rewards.deterministic.completion import is_assistant, message_text
 from castform.sandbox.errors import SandboxError
-from castform_env_shell.boxes import Boxes, TaskBox
+from castform_env_shell.boxes import Boxes, TaskBox, describe_failure
 from castform_env_shell.config import ShellConfig
 from castform_env_shell.replies import DONE, read_commands, write_block
 from castform_env_shell.state import Goal, State, is_reached, touched_share
@@ -69,7 +69,7 @@ class Shell(BaseEnv):
         try:
             told = await (await self._get_box(rollout.rollout_id, args)).run(commands)
         except SandboxError as error:
-            raise RolloutFailure("sandbox_error", str(error)) from error
+            raise RolloutFailure("sandbox_error", describe_failure(error)) from error
         return None if len(replies) >= args["turns"] else [{"role": "user", "content": told}]
 
     async def compute_reward(self, rollout: BaseRollout) -> RewardMap:
@@ -79,7 +79,7 @@ class Shell(BaseEnv):
         try:
             end = await box.read()
         except SandboxError as error:
-            raise RolloutFailure("sandbox_error", str(error)) from error
+            raise RolloutFailure("sandbox_error", describe_failure(error)) from error
         start, goal = read_start(rollout.example_args), read_goal(rollout.example_args)
         return {
             "correct": float(is_reached(goal, start, end)),
@@ -107,6 +107,10 @@ class Shell(BaseEnv):
             return ()
         unsafe = "sandbox = 'process' isolates nothing: the model's commands run as you, on this machine"
         return (ValidationDiagnostic("warning", "unconfined_commands", unsafe),)
+
+    async def check_ready(self) -> None:
+        """MissingError where no sandbox works here; SandboxError where no box can be started."""
+        await self._boxes.get().check()
 
     async def aclose(self) -> None:
         boxes = self._boxes.pop()

@@ -99,3 +99,22 @@ async def test_auto_never_falls_back_to_running_unconfined(monkeypatch: pytest.M
         await choose_provider("auto")
     assert "docker: " in str(raised.value) and "bubblewrap: " in str(raised.value)
     assert "sandbox = 'process'" in (raised.value.hint or "")
+
+
+@pytest.mark.parametrize("sandbox", BOXES)
+async def test_an_environment_whose_boxes_start_is_ready_and_holds_none(sandbox: str) -> None:
+    environment = load_environment("shell/easy", {"sandbox": sandbox, "image": IMAGES[sandbox]}).environment
+    await environment.check_ready()
+    assert environment._boxes.get()._pool is None
+    await environment.aclose()
+
+
+async def test_without_a_sandbox_no_rollout_could_run(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
+    environment = load_environment("shell/easy", {"sandbox": "docker"}).environment
+    with pytest.raises(MissingError, match="No such file") as caught:
+        await environment.check_ready()
+    await environment.aclose()
+    assert "docker info" in str(caught.value.hint)

@@ -10,7 +10,13 @@ from typing import Any
 
 from benchmax.envs import Example
 from castform.config import RunConfig
-from castform.environments import check_named, load_configured, load_examples
+from castform.environments import (
+    check_named,
+    check_ready,
+    close_environment,
+    load_configured,
+    load_examples,
+)
 from castform.errors import UsageError
 from castform.plugins.engines import load_engine_factory
 from castform.plugins.environments import LoadedEnvironment
@@ -37,17 +43,27 @@ class Prepared:
 async def prepare(config: RunConfig) -> Prepared:
     """Open environment, datasets, model folder, tokenizer, chat template, engine name and watchers.
 
-    Raises CastformError (mostly UsageError or MissingError) for the first thing that is wrong.
+    Raises CastformError (mostly UsageError or MissingError) for the first thing that is wrong, once the
+    environment is closed again; of what is returned the caller closes it.
     """
     check_named(config.environment)
     model = open_model(config.model)
     load_engine_factory(config.engine.name)
     load_watchers(config.run.watchers)
     loaded = load_configured(config.environment)
+    try:
+        return await _prepare(config, model, loaded)
+    except BaseException:
+        await close_environment(loaded.environment)
+        raise
+
+
+async def _prepare(config: RunConfig, model: ModelFolder, loaded: LoadedEnvironment) -> Prepared:
     base_dir = loaded.base_dir if config.environment.base_dir == Path() else config.environment.base_dir
     train_examples = await load_examples(loaded.environment, "train", base_dir)
     eval_examples = await load_examples(loaded.environment, "eval", base_dir, limit=config.eval.examples)
     _check_held_out(train_examples, eval_examples)
+    await check_ready(loaded.environment)
     tokenizer = await asyncio.to_thread(load_tokenizer, model)
     return Prepared(
         config=config,

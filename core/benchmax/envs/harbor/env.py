@@ -131,6 +131,10 @@ class HarborEnv(Environment[Mapping[str, Any], HarborAttempt]):
         self._runners.get().check(self.trial, tasks)
         return found
 
+    async def check_ready(self) -> None:
+        """Ask the runner whether trials can run here."""
+        await self._runners.get().check_ready(self.trial)
+
     async def run_group(
         self, requests: Sequence[RolloutRequest[Mapping[str, Any]]]
     ) -> dict[str, RolloutOutcome]:

@@ -31,6 +31,9 @@ class InProcessRunner:
                 "verification='fresh' and network='none' are castform's own; the real harbor has neither"
             )
 
+    async def check_ready(self, template: HarborTrialTemplate) -> None:
+        """Nothing is looked at: Harbor's own environments say what they lack when a trial starts."""
+
     async def run(self, trial: HarborTrial) -> HarborTrialResult:
         """Run one trial. ValueError when harbor is not installed here; what a trial raises is its result."""
         config_module, trial_class = _import_harbor()

@@ -147,6 +147,10 @@ class TrialRunner(Protocol):
         """
         ...
 
+    async def check_ready(self, template: HarborTrialTemplate) -> None:
+        """Raise where no trial could run here: no Docker, or tasks that were checked and ask for more than is here."""
+        ...
+
     async def run(self, trial: HarborTrial) -> HarborTrialResult:
         """Run one trial to its end. What no other trial could do either (no Docker, no such agent) is raised."""
         ...
