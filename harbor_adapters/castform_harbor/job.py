@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -99,8 +100,11 @@ async def run_job(
     provider: SandboxProvider,
     open_model: OpenModel | None = None,
     on_trial: Callable[[JobTrial], None] = lambda _: None,
+    on_phase: Callable[[str, str], None] = lambda name, phase: None,
 ) -> list[JobTrial]:
     """Run every trial that has no reward yet and return all, in the order of tasks and attempts.
+
+    `on_trial` is told of each as it ends, `on_phase` of each trial's name and what begins in it.
 
     UsageError when the folder holds another job, or another process runs this one. Cancelled: every
     box is closed, and what was finished counts.
@@ -118,7 +122,17 @@ async def run_job(
 
         async def run_one(task: HarborTask, attempt: int, name: str) -> None:
             async with gate:
-                trial = await _run_one(job, task, attempt, name, harness, provider, capabilities, open_model)
+                trial = await _run_one(
+                    job,
+                    task,
+                    attempt,
+                    name,
+                    harness,
+                    provider,
+                    capabilities,
+                    open_model,
+                    partial(on_phase, name),
+                )
             done[name] = trial
             log.write(
                 f"{name}: {trial.status}, {'no reward' if trial.rewards is None else dict(trial.rewards)}"
@@ -150,6 +164,7 @@ async def _run_one(
     provider: SandboxProvider,
     capabilities: Capabilities,
     open_model: OpenModel | None,
+    on_phase: Callable[[str], None],
 ) -> JobTrial:
     put_away(job.folder, name)
     try:
@@ -163,11 +178,13 @@ async def _run_one(
                 endpoint=endpoint,
                 options=job.options,
                 capabilities=capabilities,
+                on_phase=on_phase,
             )
     except UsageError as error:
         return JobTrial(task=task.name, attempt=attempt, name=name, status="refused", error=str(error))
     except (CastformError, OSError) as error:
-        return JobTrial(task=task.name, attempt=attempt, name=name, status="infra_error", error=str(error))
+        said = f"{error} ({error.hint})" if isinstance(error, CastformError) and error.hint else str(error)
+        return JobTrial(task=task.name, attempt=attempt, name=name, status="infra_error", error=said)
     return _from_outcome(outcome, attempt)
 
 

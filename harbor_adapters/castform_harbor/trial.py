@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -70,8 +70,11 @@ async def run_trial(
     endpoint: ModelEndpoint | None = None,
     options: TrialOptions | None = None,
     capabilities: Capabilities | None = None,
+    on_phase: Callable[[str], None] = lambda phase: None,
 ) -> TrialOutcome:
     """Run one attempt and return how it ended; its files lie in `trials_dir/trial_name`.
+
+    `on_phase` is told, in a few words, what begins: the box, the agent, the tests.
 
     What goes wrong on the way is in the outcome, not raised. Raises UsageError, before anything
     starts, for what the sandboxes or this machine do not have (`capabilities` spares the provider's
@@ -96,7 +99,7 @@ async def run_trial(
     )
     write_json(folder / LOCK_FILE, make_lock(identity))
     write_json(folder / CONFIG_FILE, make_config(identity))
-    trial = _Trial(plan, identity, harness, provider, endpoint, folder)
+    trial = _Trial(plan, identity, harness, provider, endpoint, folder, on_phase)
     try:
         return await trial.run()
     finally:
@@ -114,7 +117,9 @@ class _Trial:
         provider: SandboxProvider,
         endpoint: ModelEndpoint | None,
         folder: Path,
+        on_phase: Callable[[str], None],
     ) -> None:
+        self._say = on_phase
         self._plan = plan
         self._identity = identity
         self._harness = harness
@@ -146,6 +151,7 @@ class _Trial:
         plan = self._plan
         request, loose, warnings = plan.agent_request()
         self._warn(warnings)
+        self._say("the box is built and started")
         async with self._open(request, loose, "the agent's box") as box:
             await wait_until_healthy(box, plan.task.config.environment.healthcheck)
             await self._set_up(box)
@@ -158,6 +164,7 @@ class _Trial:
 
     async def _set_up(self, box: Box) -> None:
         limit = self._plan.setup_seconds()
+        self._say(f"{self._harness.name} is set up")
         with timed(self._setup_span):
             try:
                 async with asyncio.timeout(limit) as scope:
@@ -217,7 +224,9 @@ class _Trial:
         task = plan.agent_task(step, box)
         harness = bind_harness(self._harness, plan.task, step.name if step else None, plan.host_env)
         limit = task.timeout_seconds
-        self._log.write(f"{harness.name} starts" + (f" on step {step.name}" if step else ""))
+        on_step = f" on step {step.name}" if step else ""
+        self._log.write(f"{harness.name} starts{on_step}")
+        self._say(f"{harness.name} works{on_step}" + (f", for at most {limit:g} s" if limit else ""))
         with timed(record.agent_span):
             try:
                 async with asyncio.timeout(None if limit is None else limit + AGENT_GRACE_SECONDS) as scope:
@@ -265,6 +274,7 @@ class _Trial:
         is_last: bool,
     ) -> None:
         plan, mode = self._plan, self._plan.mode_of(step)
+        self._say("the tests run" + (f" for step {step.name}" if step else ""))
         record.verifier = mode
         most = plan.options.max_download_bytes
         if mode == "shared":

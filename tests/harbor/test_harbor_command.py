@@ -33,6 +33,7 @@ def test_lint_tells_what_cannot_be_used(write_task, capsys):
     [
         (["--agent", "oracle", "-m", "x"], "asks no model"),
         (["--agent", "terminus-lite"], "needs a model"),
+        (["--agent", "terminus-litle"], "terminus-lite"),
         (["--agent", "./nowhere.toml", "-m", "x"], "does not exist"),
         (["--attempts", "0"], "at least 1"),
         (["--timeout-multiplier", "0"], "above 0"),

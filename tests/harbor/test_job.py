@@ -189,3 +189,19 @@ async def test_a_harness_that_cannot_be_set_up_leaves_no_reward_anywhere(write_t
     assert [(trial.status, trial.rewards, trial.error) for trial in trials] == [
         ("infra_error", None, "no npm")
     ]
+
+
+async def test_each_phase_of_a_trial_is_told_as_it_begins(write_task, provider, tmp_path):
+    write_task(name="a", files=SOLVING)
+    told = []
+    job = Job(tasks=load_tasks(tmp_path / "tasks"), folder=tmp_path / "jobs" / "j", agent="oracle")
+    await run_job(
+        job,
+        harness=OracleHarness(),
+        provider=provider,
+        on_phase=lambda name, phase: told.append((name, phase)),
+    )
+    assert [name for name, _ in told] == ["a__1"] * 4
+    assert [
+        words in phase for words, (_, phase) in zip(("box", "set up", "works", "tests"), told, strict=True)
+    ] == [True] * 4

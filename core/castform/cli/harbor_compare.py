@@ -49,17 +49,19 @@ def run(args: argparse.Namespace) -> int:
     compare = pkgutil.resolve_name("castform_harbor.compare:compare_runners")
     find = pkgutil.resolve_name("castform_harbor.real_harbor:find_real_harbor")
     harbor = find()
-    with interrupt_on_sigterm():
+    with interrupt_on_sigterm() as interrupt:
         rows = settle(
             asyncio.run,
-            compare(
-                args.tasks,
-                agents=args.agent or AGENTS,
-                sandbox=args.sandbox,
-                jobs_dir=args.jobs_dir.absolute(),
-                concurrency=args.concurrency,
-                compose=args.compose,
-                harbor=harbor,
+            interrupt.hold(
+                compare(
+                    args.tasks,
+                    agents=args.agent or AGENTS,
+                    sandbox=args.sandbox,
+                    jobs_dir=args.jobs_dir.absolute(),
+                    concurrency=args.concurrency,
+                    compose=args.compose,
+                    harbor=harbor,
+                )
             ),
         )
     different = [row for row in rows if not row.is_same]

@@ -84,22 +84,39 @@ def run(args: argparse.Namespace) -> int:
     from castform.cli.signals import interrupt_on_sigterm
     from castform.cli.trainer_calls import settle
 
+    harness = load_agent(args.agent)
     check_arguments(args)
     load = _reach("castform_harbor.tasks:load_usable_tasks")
     tasks, faults = load(args.tasks, dataset=args.dataset)
     if not tasks:
         raise UsageError("no task can be used:" + "".join(f"\n  {fault}" for fault in faults.values()))
-    harness = load_agent(args.agent)
-    with interrupt_on_sigterm():
-        folder, trials = settle(asyncio.run, _run_job(args, tasks, harness))
+    job = make_job(args, tasks, harness)
+    ended: list[Any] = []  # Any: castform_harbor's JobTrial
+    try:
+        with interrupt_on_sigterm() as interrupt:
+            trials = settle(asyncio.run, interrupt.hold(_run_job(args, job, harness, ended)))
+    except KeyboardInterrupt:
+        if ended:
+            _show(args, job.folder, ended, faults)
+        print_note(f"stopped: {len(ended)} of {len(job.tasks) * job.attempts} trials have ended")
+        if ended:
+            print_note(f"the same command with --job-name {job.folder.name} runs the others")
+        raise
+    shown = _show(args, job.folder, trials, faults)
+    if any(trial["rewards"] is None and trial["status"] != "refused" for trial in shown):
+        return 1
+    return 2 if faults or any(trial["status"] == "refused" for trial in shown) else 0
+
+
+def _show(
+    args: argparse.Namespace, folder: Path, trials: Sequence[Any], faults: dict[str, str]
+) -> list[dict[str, Any]]:
     shown = [trial.as_dict() for trial in trials]
     if args.json:
         print_json({**_describe(args, folder), "trials": shown, "unusable": faults, **summarise(shown)})
     else:
         print_trials(shown, faults, folder)
-    if any(trial["rewards"] is None and trial["status"] != "refused" for trial in shown):
-        return 1
-    return 2 if faults or any(trial["status"] == "refused" for trial in shown) else 0
+    return shown
 
 
 def check_arguments(args: argparse.Namespace) -> None:
@@ -134,15 +151,11 @@ def load_agent(name: str) -> Harness:
     return load_harness(name)
 
 
-async def _run_job(
-    args: argparse.Namespace, tasks: Sequence[Any], harness: Harness
-) -> tuple[Path, list[Any]]:
+def make_job(args: argparse.Namespace, tasks: Sequence[Any], harness: Harness) -> Any:
+    """Return the castform_harbor Job that the command line means. UsageError for an artifact that cannot be one."""
     import secrets
     import time
 
-    from castform.sandbox import load_provider
-
-    make_job, run_job = _reach("castform_harbor.job:Job"), _reach("castform_harbor.job:run_job")
     artifact = _reach("castform_harbor.task_config:Artifact")
     artifacts = [artifact(source=path) for path in args.artifact]
     for item in artifacts:
@@ -156,7 +169,7 @@ async def _run_job(
         artifacts=tuple(artifacts),
     )
     name = args.job_name or f"{time.strftime('%Y-%m-%d__%H-%M-%S')}__{secrets.token_hex(3)}"
-    job = make_job(
+    return _reach("castform_harbor.job:Job")(
         tasks=tasks,
         folder=args.jobs_dir.absolute() / name,
         agent=harness.name,
@@ -167,17 +180,36 @@ async def _run_job(
         concurrency=args.concurrency,
         options=options,
     )
+
+
+async def _run_job(args: argparse.Namespace, job: Any, harness: Harness, ended: list[Any]) -> list[Any]:
+    """Run it, telling how it goes; `ended` gets each trial as it ends, for a run that is stopped."""
+    from castform.sandbox import load_provider
+
+    total = len(job.tasks) * job.attempts
+
+    def note_end(trial: Any) -> None:
+        ended.append(trial)
+        said = trial.status if trial.reward is None else f"{trial.status}, reward {trial.reward:g}"
+        kept = " (was there already)" if trial.kept else ""
+        print_note(f"{trial.name}: {said}{kept}, {len(ended)} of {total}")
+
     provider = load_provider(args.sandbox)
     try:
         await provider.check()
         _make_folder(job.folder)
         async with _open_models(args, job.folder) as open_model:
-            done = await run_job(
-                job, harness=harness, provider=provider, open_model=open_model, on_trial=_note_trial
+            done: list[Any] = await _reach("castform_harbor.job:run_job")(
+                job,
+                harness=harness,
+                provider=provider,
+                open_model=open_model,
+                on_trial=note_end,
+                on_phase=lambda name, phase: print_note(f"{name}: {phase}"),
             )
     finally:
         await provider.aclose()
-    return job.folder, done
+    return done
 
 
 def _make_folder(folder: Path) -> None:
@@ -218,11 +250,6 @@ async def _open_models(args: argparse.Namespace, folder: Path) -> AsyncIterator[
         yield open_session
 
 
-def _note_trial(trial: Any) -> None:
-    said = trial.status if trial.reward is None else f"{trial.status}, reward {trial.reward:g}"
-    print_note(f"{trial.name}: {said}{' (was there already)' if trial.kept else ''}")
-
-
 def print_trials(trials: Sequence[dict[str, Any]], faults: dict[str, str], folder: Path) -> None:
     """Write what came out as a table."""
     print_table(
@@ -240,6 +267,9 @@ def print_trials(trials: Sequence[dict[str, Any]], faults: dict[str, str], folde
         ],
     )
     print_text()
+    for trial in trials:
+        if trial["error"] != _shorten(trial["error"]):
+            print_text(f"{trial['task']}, attempt {trial['attempt']}: {trial['error']}")
     for fault in faults.values():
         print_text(f"not used: {fault}")
     found = summarise(trials)

@@ -36,22 +36,26 @@ def run(args: argparse.Namespace) -> int:
     import asyncio
 
     from castform.cli.signals import interrupt_on_sigterm
+    from castform.cli.trainer_calls import settle
     from castform.errors import UsageError
     from castform.testing.hostile import attack_tasks
 
     if args.concurrency < 1:
         raise UsageError("--concurrency is at least 1")
-    with interrupt_on_sigterm():
-        report = asyncio.run(
-            attack_tasks(
-                args.tasks,
-                sandbox=args.sandbox,
-                attacks=args.only,
-                verifier=args.verifier,
-                artifacts=args.artifact,
-                concurrency=args.concurrency,
-                show=_note,
-            )
+    with interrupt_on_sigterm() as interrupt:
+        report = settle(
+            asyncio.run,
+            interrupt.hold(
+                attack_tasks(
+                    args.tasks,
+                    sandbox=args.sandbox,
+                    attacks=args.only,
+                    verifier=args.verifier,
+                    artifacts=args.artifact,
+                    concurrency=args.concurrency,
+                    show=_note,
+                )
+            ),
         )
     if args.json:
         print_json(
