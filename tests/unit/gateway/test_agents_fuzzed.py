@@ -28,6 +28,8 @@ WORDS = ["hello", "sun", "flower", "the end", "é\u2028", "\U0001f33b", '{"a": 1
 CALL = '<tool_call>\n{"name": "find", "arguments": {"w": "ä \\"q\\"", "n": 1.0}}\n</tool_call>'
 BROKEN = '<tool_call>\n{"name": "find", "arguments": {"a": 1}\n</tool_call>'
 SCHEMA = {"type": "object", "properties": {"all": {"type": "boolean", "default": False}}}
+UNTIMED = dict.fromkeys(("created", "created_at", "completed_at"))
+"""The moment of an answer is that of its try."""
 DIALECTS = ("chat", "anthropic", "responses")
 
 
@@ -54,10 +56,7 @@ class Client:
         reply = await self.post(body, {})
         if self.rng.random() < 0.2:
             again = await self.post(body, {"x-stainless-retry-count": "1"})
-            assert {**again, **dict.fromkeys(("created", "created_at"))} == {
-                **reply,
-                **dict.fromkeys(("created", "created_at")),
-            }
+            assert {**again, **UNTIMED} == {**reply, **UNTIMED}
         return self.take(reply)
 
     async def post(self, body, headers):
