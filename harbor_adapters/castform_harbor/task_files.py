@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -69,10 +69,8 @@ def hash_task(task: Path, leaves_out: LeavesOut) -> str:
 
     Over every file of the task's own names, sorted: relative path, NUL, the file's SHA-256, newline.
     """
-    from pathspec import GitIgnoreSpec
-
     rules = task / ".gitignore"
-    unhashed = _read_rules(rules) if rules.is_file() else GitIgnoreSpec.from_lines(_UNHASHED)
+    unhashed = _read_unhashed(rules) if rules.is_file() else _make_unhashed(_UNHASHED)
     found = hashlib.sha256()
     for name in sorted(path.relative_to(task).as_posix() for path in _list_files(task, leaves_out)):
         if not unhashed.match_file(name):
@@ -122,7 +120,8 @@ def make_ignore(task: Path) -> LeavesOut:
     """Return whether a path below tests/ or solution/, of the task or of a step, is left out.
 
     .harborignore files have gitignore's rules: the last that matches decides, those of deeper
-    folders come later, and nothing below a folder that is left out comes back.
+    folders come later, and nothing below a folder that is left out comes back. The files themselves
+    are left out wherever they lie, and so is a link to what is left out.
     """
     specs: dict[Path, Any] = {}  # Any: pathspec's own type, imported when there are rules
 
@@ -137,11 +136,23 @@ def make_ignore(task: Path) -> LeavesOut:
         return specs[folder]
 
     def leaves_out(path: Path) -> bool:
+        if matches(path):
+            return True
+        if not path.is_symlink() and not any(above.is_symlink() for above in path.parents):
+            return False
+        try:
+            resolved = path.resolve()
+        except (OSError, RuntimeError):
+            return False  # a circle, which is told elsewhere
+        inside = task.resolve()
+        return resolved.is_relative_to(inside) and matches(task / resolved.relative_to(inside))
+
+    def matches(path: Path) -> bool:
+        if path.name == IGNORE_FILE:
+            return True
         root = _find_scope(path, task)
         if root is None:
             return False
-        if path.name == IGNORE_FILE:
-            return True
         rules: list[tuple[Path, Any]] = []
         current = root
         for part in path.relative_to(root).parts:
@@ -159,6 +170,20 @@ def make_ignore(task: Path) -> LeavesOut:
         return False
 
     return leaves_out
+
+
+def _make_unhashed(lines: Iterable[str]) -> Any:  # pathspec's own type
+    """Rules as Harbor reads them for its hash: the last that matches decides, and no folder's rule is final."""
+    from pathspec import PathSpec
+
+    return PathSpec.from_lines("gitignore", lines)
+
+
+def _read_unhashed(file: Path) -> Any:  # pathspec's own type
+    try:
+        return _make_unhashed(file.read_text(encoding="utf-8").splitlines())
+    except (OSError, ValueError, re.error) as error:
+        raise UsageError(f"{file} holds no rules as .gitignore has them: {error}") from error
 
 
 def _read_rules(file: Path) -> Any:  # pathspec's own type

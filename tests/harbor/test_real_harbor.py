@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
+from random_tasks import write_random_task
 
 from castform.calls import ModelCall
 from castform_harbor.atif_calls import make_trajectory
@@ -89,15 +91,19 @@ def test_trajectories_that_we_write_are_atif_to_the_real_harbor(harbor):
     assert json.loads(done.stdout) == document and len(document["subagent_trajectories"]) == 1
 
 
-def test_a_task_has_the_content_hash_that_the_real_harbor_gives_it(harbor):
+def test_a_task_has_the_content_hash_that_the_real_harbor_gives_it(harbor, tmp_path):
     from benchmax.envs.harbor.content import hash_task
 
+    folders = [shutil.copytree(task, tmp_path / task.name, symlinks=True) for task in TASKS.iterdir()]
+    for seed in range(100):
+        folders.append(tmp_path / f"random-{seed}")
+        write_random_task(folders[-1], seed)
     code = (
         "import sys; from pathlib import Path; from harbor.publisher.packager import Packager\n"
         "for task in sorted(Path(sys.argv[1]).iterdir()): print(Packager.compute_content_hash(task)[0])"
     )
-    theirs = run([harbor.python, "-c", code, str(TASKS)]).stdout.split()
-    assert theirs == [hash_task(task) for task in sorted(TASKS.iterdir())]
+    theirs = run([harbor.python, "-c", code, str(tmp_path)]).stdout.split()
+    assert theirs == [hash_task(task) for task in sorted(folders)]
 
 
 def test_the_in_process_runners_config_is_one_that_harbor_takes(harbor, tmp_path):

@@ -6,12 +6,24 @@ import json
 import os
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from random_tasks import write_random_task
 
+from benchmax.envs.harbor import content
 from castform.errors import UsageError
 from castform_harbor import task_files
 from castform_harbor.task import find_verifier_image, load_task, strip_canary
-from castform_harbor.task_files import copy_selected
+from castform_harbor.task_files import copy_selected, hash_task, make_ignore
 from castform_harbor.tasks import load_tasks, load_usable_tasks
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**6))
+def test_both_of_our_readers_give_a_task_the_same_hash(tmp_path_factory, seed):
+    folder = tmp_path_factory.mktemp("any") / "task"
+    write_random_task(folder, seed)
+    assert hash_task(folder, make_ignore(folder)) == f"sha256:{content.hash_task(folder)}"
 
 
 def test_the_digest_is_the_one_of_harbors_lock(write_task):

@@ -127,8 +127,10 @@ def _walk(folder: Path, left_out: Callable[[Path], bool]) -> Iterator[Path]:
 def _make_git_ignore(folder: Path) -> Callable[[str], bool]:
     file = folder / ".gitignore"
     if file.is_file():
-        spec = _read_spec(file)
-        return lambda path: spec is not None and bool(spec.match_file(path))
+        from pathspec import PathSpec  # as Harbor: the last rule that matches decides, no folder's is final
+
+        spec = PathSpec.from_lines("gitignore", file.read_text(encoding="utf-8").splitlines())
+        return spec.match_file
     return _is_litter
 
 
@@ -143,7 +145,10 @@ def _is_litter(path: str) -> bool:
 
 
 def _make_harbor_ignore(task: Path) -> Callable[[Path], bool]:
-    """Rules hold in tests and solution folders; the last that matches decides, deeper files come later."""
+    """Rules hold in tests and solution folders; the last that matches decides, deeper files come later.
+
+    The files of rules are left out wherever they lie, and so is a link to what is left out.
+    """
     specs: dict[Path, GitIgnoreSpec | None] = {}
 
     def rules_of(folder: Path) -> GitIgnoreSpec | None:
@@ -152,18 +157,34 @@ def _make_harbor_ignore(task: Path) -> Callable[[Path], bool]:
         return specs[folder]
 
     def is_left_out(path: Path) -> bool:
+        if matches(path):
+            return True
+        resolved = path.resolve()
+        inside = task.resolve()
+        return (
+            resolved != inside / path.relative_to(task)
+            and resolved.is_relative_to(inside)
+            and matches(task / resolved.relative_to(inside))
+        )
+
+    def matches(path: Path) -> bool:
         if path.name == IGNORE_FILE:
             return True
-        relative = path.relative_to(task)
-        excluded = False
-        for above in reversed(relative.parents[:-1]):
-            spec = rules_of(task / above) if _is_in_scope(above.parts) else None
-            if spec is None:
-                continue
-            ending = "/" if path.is_dir() else ""
-            include = spec.check_file(relative.relative_to(above).as_posix() + ending).include
-            excluded = excluded if include is None else bool(include)
-        return excluded
+        parts = path.relative_to(task).parts
+        for count in range(1, len(parts) + 1):
+            part = task.joinpath(*parts[:count])
+            ending = "/" if count < len(parts) or path.is_dir() else ""
+            excluded = False
+            for depth in range(1, count):
+                above = task.joinpath(*parts[:depth])
+                spec = rules_of(above) if _is_in_scope(parts[:depth]) else None
+                include = (
+                    spec.check_file(part.relative_to(above).as_posix() + ending).include if spec else None
+                )
+                excluded = excluded if include is None else bool(include)
+            if excluded:
+                return True
+        return False
 
     return is_left_out
 
