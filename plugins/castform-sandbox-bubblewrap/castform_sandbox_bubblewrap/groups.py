@@ -19,6 +19,7 @@ CONTROLLERS = ("cpu", "memory", "pids")
 _PERIOD = 100_000
 _MIB = 1 << 20
 _REMOVE_SECONDS = 5.0
+_STILL_SECONDS = 5.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -189,3 +190,42 @@ def count_out_of_memory(groups: Sequence[Path]) -> int:
                     if word == "oom_kill":
                         return int(number)
     return 0
+
+
+def wait_until_still(groups: Sequence[Path]) -> None:
+    """Wait until a box's stopped processes have stopped: a signal arrives when its process next runs. Blocks."""
+    deadline = time.monotonic() + _STILL_SECONDS
+    while _count_moving(groups) > 1 and time.monotonic() < deadline:
+        time.sleep(0.005)
+
+
+def _count_moving(groups: Sequence[Path]) -> int:
+    """Return how many processes of a box are neither stopped nor ended, its first one included."""
+    moving = 0
+    for group in groups[:1]:  # each has all of them
+        with contextlib.suppress(OSError):
+            for pid in (group / "cgroup.procs").read_text().split():
+                with contextlib.suppress(OSError):
+                    stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+                    moving += stat.rpartition(")")[2].split()[0] not in "TtZX"
+    return moving
+
+
+def raise_process_limit(groups: Sequence[Path], by: int) -> dict[Path, str]:
+    """Let a box have some processes more; return what its limits were, by file."""
+    before: dict[Path, str] = {}
+    for group in groups:
+        file = group / "pids.max"
+        with contextlib.suppress(OSError):
+            said = file.read_text().strip()
+            if said.isdigit():
+                before[file] = said
+                file.write_text(str(int(said) + by))
+    return before
+
+
+def restore_process_limit(before: Mapping[Path, str]) -> None:
+    """Take back what `raise_process_limit` did."""
+    for file, said in before.items():
+        with contextlib.suppress(OSError):  # the box is gone
+            file.write_text(said)

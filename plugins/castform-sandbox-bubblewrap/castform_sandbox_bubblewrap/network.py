@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 
 from castform.sandbox.contract import NetworkPolicy
 from castform.sandbox.egress import EgressProxy, HostRules
+from castform.sandbox.errors import SandboxGoneError
 
 Listen = Callable[[], Awaitable[tuple[socket.socket, int]]]
 """Returns a listening socket of the box's loopback, and its port."""
@@ -23,6 +25,8 @@ class BoxNetwork:
         self._policy = NetworkPolicy()
         self._proxy: EgressProxy | None = None
         self._port = 0
+        self._changing = asyncio.Lock()
+        self._closed = False
 
     @property
     def notes(self) -> list[str]:
@@ -40,18 +44,28 @@ class BoxNetwork:
     async def set_policy(self, policy: NetworkPolicy) -> None:
         """Let exactly these hosts be reached from now on. ConfigError for what is no host."""
         rules = make_rules(policy)
-        if policy.mode != "none" and self._proxy is None:
-            listening, self._port = await self._listen()
-            proxy = EgressProxy(rules)
-            await proxy.start(listening)
-            self._proxy = proxy
-        self._policy = policy
-        if self._proxy is not None:
-            self._proxy.rules = rules
-            await self._proxy.end_connections()
+        async with self._changing:  # two at a time would each start a proxy
+            if policy.mode != "none" and self._proxy is None:
+                listening, port = await self._listen()
+                proxy = EgressProxy(rules)
+                try:
+                    await proxy.start(listening)
+                except BaseException:
+                    listening.close()
+                    await proxy.aclose()
+                    raise
+                if self._closed:  # nobody else closes this proxy
+                    await proxy.aclose()
+                    raise SandboxGoneError("the sandbox is closed")
+                self._proxy, self._port = proxy, port
+            self._policy = policy
+            if self._proxy is not None:
+                self._proxy.rules = rules
+                await self._proxy.end_connections()
 
     async def aclose(self) -> None:
         """End the proxy."""
+        self._closed = True
         proxy, self._proxy = self._proxy, None
         if proxy is not None:
             await proxy.aclose()

@@ -7,7 +7,7 @@ import contextlib
 import marshal
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,13 +15,19 @@ from castform.sandbox.contract import MAX_OUTPUT_BYTES, ExecResult
 from castform.sandbox.errors import SandboxError, SandboxFileError, SandboxGoneError
 from castform.sandbox.teardown import finish
 from castform_sandbox_bubblewrap.channel import Channel, Order, Reply
-from castform_sandbox_bubblewrap.groups import count_out_of_memory
+from castform_sandbox_bubblewrap.groups import (
+    count_out_of_memory,
+    raise_process_limit,
+    restore_process_limit,
+    wait_until_still,
+)
 from castform_sandbox_bubblewrap.streams import InputStream, OutputStream
 
 NOT_STARTED = 126
 _GRACE_SECONDS = 120.0
 """Beyond a command's own time, or for one answer: then the first process is taken for dead."""
 _FILE_SECONDS = 600.0
+_SPARE_PROCESSES = 8
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,6 +49,7 @@ class Runner:
         self._groups = groups
         self._rlimits = dict(rlimits)
         self._left: set[OutputStream] = set()
+        self._holding = asyncio.Lock()
 
     async def run(
         self,
@@ -113,15 +120,21 @@ class Runner:
         stdout: int | None = None,
         max_output_bytes: int = 4096,
     ) -> ExecResult:
-        """Do one of inside/files.py's calls. SandboxFileError with its words where it refuses."""
+        """Do one of inside/files.py's calls. SandboxFileError with its words where it refuses.
+
+        Where a program of the box has all the processes that it may have, it is held still for it.
+        """
         order = {"call": call, "arguments": dict(arguments)}
-        ended = await self.run(
-            order,
-            stdin=stdin,
-            stdout=stdout,
-            max_output_bytes=max_output_bytes,
-            timeout_seconds=_FILE_SECONDS,
-        )
+        spare = None if stdout is None else os.dup(stdout)  # run closes the one it is given
+        try:
+            ended = await self._run_files(order, stdin, stdout, max_output_bytes)
+            if not ended.started:
+                stdout, spare = spare, None
+                async with self._held_still():
+                    ended = await self._run_files(order, stdin, stdout, max_output_bytes)
+        finally:
+            if spare is not None:
+                os.close(spare)
         result = ended.result
         if result.exit_code == 0 and not ended.timed_out:
             return result
@@ -132,6 +145,31 @@ class Runner:
                 hint="end what runs in it first: end_processes()",
             )
         raise SandboxFileError(words or f"{call} in the sandbox was killed, exit code {result.exit_code}")
+
+    async def _run_files(
+        self, order: Order, stdin: bytes | int, stdout: int | None, max_output_bytes: int
+    ) -> Ended:
+        return await self.run(
+            order,
+            stdin=stdin,
+            stdout=stdout,
+            max_output_bytes=max_output_bytes,
+            timeout_seconds=_FILE_SECONDS,
+        )
+
+    @contextlib.asynccontextmanager
+    async def _held_still(self) -> AsyncIterator[None]:
+        """Stop all that runs in the box for a block, and let a few processes more in."""
+        async with self._holding:
+            await self.ask({"do": "hold"})
+            limits: dict[Path, str] = {}
+            try:
+                await asyncio.to_thread(wait_until_still, self._groups)
+                limits = raise_process_limit(self._groups, _SPARE_PROCESSES)
+                yield
+            finally:
+                restore_process_limit(limits)
+                await finish(self.ask({"do": "let go"}))
 
     async def ask(self, order: Order) -> Reply:
         """Return the first process's answer to an order that starts nothing."""

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
 import struct
 from pathlib import Path
 
 import pytest
 from castform_sandbox_bubblewrap.base import make_base
 from castform_sandbox_bubblewrap.groups import settings
-from castform_sandbox_bubblewrap.network import make_rules
+from castform_sandbox_bubblewrap.network import BoxNetwork, make_rules
 from castform_sandbox_bubblewrap.seccomp import make_filter
 
 from castform.sandbox.contract import Limits, NetworkPolicy
-from castform.sandbox.errors import UsageError
+from castform.sandbox.errors import SandboxGoneError, UsageError
 
 
 def test_the_base_has_no_secret_of_the_host(tmp_path: Path) -> None:
@@ -112,3 +114,31 @@ def run_filter(code: bytes, machine: str, number: int, second: int = 0) -> int:
         else:
             assert kind == 0x35
             place += if_true if loaded >= value else if_false
+
+
+async def test_policies_that_are_set_at_a_time_share_one_proxy():
+    made = []
+
+    async def listen():
+        await asyncio.sleep(0)
+        made.append(socket.create_server(("127.0.0.1", 0)))
+        return made[-1], made[-1].getsockname()[1]
+
+    network = BoxNetwork(listen)
+    policies = [NetworkPolicy(mode="allowlist", allowed_hosts=(f"{name}.example",)) for name in "ab"]
+    await asyncio.gather(*map(network.set_policy, policies))
+    assert len(made) == 1 and f":{made[0].getsockname()[1]}" in network.env["HTTP_PROXY"]
+    await network.aclose()
+
+
+async def test_a_policy_that_is_set_while_the_box_closes_leaves_no_proxy():
+    listening = socket.create_server(("127.0.0.1", 0))
+
+    async def listen():
+        await network.aclose()
+        return listening, 1
+
+    network = BoxNetwork(listen)
+    with pytest.raises(SandboxGoneError):
+        await network.set_policy(NetworkPolicy(mode="public"))
+    assert listening.fileno() == -1

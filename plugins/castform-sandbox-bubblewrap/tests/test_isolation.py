@@ -226,6 +226,22 @@ def test_a_fork_bomb_ends_with_its_command(house: House) -> None:
     assert house.sh("echo here") == (0, "here")
 
 
+def test_files_come_out_of_a_box_that_forks_without_end(house: House, tmp_path: Path) -> None:
+    box = house.start()
+    bomb = "import os\nif os.fork(): os._exit(0)\nwhile True:\n try: os.fork()\n except OSError: pass"
+    script = 'mkdir /own; echo 42 > /own/answer; exec python3 -c "$1" > /dev/null 2>&1'
+    house.sh(script, bomb, box=box)
+    while house.sh("true", box=box)[0] == 0:
+        pass
+    for _ in range(3):
+        assert house.runner.run(box.read_file("/own/answer")) == b"42\n"
+    house.runner.run(box.download("/own", tmp_path / "own"))
+    assert (tmp_path / "own" / "answer").read_text() == "42\n"
+    house.runner.run(box.end_processes())
+    assert house.sh("echo here", box=box) == (0, "here")
+    house.runner.run(box.close())
+
+
 def test_a_pkill_of_all_python_leaves_the_box_alone(house: House) -> None:
     assert house.sh("p=pytho; pkill -9 -f ${p}n; pkill -9 ${p}n; echo here")[1].endswith("here")
 

@@ -112,6 +112,9 @@ class Init:
                     self.kill(number, message["which"])
                 case "end":
                     self.ending = number
+                case "hold" | "let go":
+                    self.signal_all(_signal.SIGSTOP if message["do"] == "hold" else _signal.SIGCONT)
+                    self.send(number, "done")
                 case "watch":
                     self.watcher.begin(message["memory_bytes"], message["disk_bytes"])
                     self.send(number, "done")
@@ -166,7 +169,7 @@ class Init:
         self.send(number, "done")
 
     def hear(self, command: Command) -> None:
-        """Take what a holder says of its command: `exit N`, before it `refused WHY`."""
+        """Take what a holder says of its command: `exit N`, before it `refused WHY`; or `failed WHY`."""
         try:
             data = os.read(command.status_end, 4096)
         except BlockingIOError:  # its holder is dead and a child of that still has the other end
@@ -187,6 +190,9 @@ class Init:
             kind, _, words = line.partition(b" ")
             if kind == b"exit":
                 code = int(words)
+            elif kind == b"failed":
+                self.send(command.number, "failed", words.decode("utf-8", "replace"))
+                return
             else:
                 refused = words.decode("utf-8", "replace")
         self.send(command.number, "exit", f"{code} {int(command.timed_out)} {refused}")
@@ -241,17 +247,22 @@ class Init:
 
     def press_on(self) -> None:
         """Kill, again, what is to end and has not."""
-        if self.ending is not None:
-            try:
-                os.kill(-1, _signal.SIGKILL)
-            except ProcessLookupError:
-                self.all_gone()
+        if self.ending is not None and not self.signal_all(_signal.SIGKILL):
+            self.all_gone()
         for command in self.commands.values():
             if command.killing_since is None:
                 continue
             tree.kill_below(command.holder)
             if time.monotonic() - command.killing_since > _KILL_SECONDS:
                 os.kill(command.holder, _signal.SIGKILL)  # what is left becomes a stray and is killed as such
+
+    def signal_all(self, number: int) -> bool:
+        """Send a signal to all other processes, between two forks; False where there is none."""
+        try:
+            os.kill(-1, number)
+        except ProcessLookupError:
+            return False
+        return True
 
     def send(self, number: int, kind: str, words: str = "") -> None:
         try:

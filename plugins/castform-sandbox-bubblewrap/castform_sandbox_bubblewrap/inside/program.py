@@ -34,7 +34,11 @@ def hold(
     try:
         kernel.set_name(b"castform-holder")
         kernel.become_subreaper()
-        first = os.fork()
+        try:
+            first = os.fork()
+        except OSError as error:  # the box has as many processes as it may
+            os.write(status_end, b"failed " + os.fsencode(error.strerror or "") + b"\n")
+            os._exit(0)
         if first == 0:
             _become_program(order, stdio, status_end)  # never returns
         null = os.open("/dev/null", os.O_RDWR)
