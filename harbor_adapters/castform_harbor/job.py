@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import json
 import os
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -28,6 +29,8 @@ from castform_harbor.trial import run_trial
 from castform_harbor.trial_types import TrialOptions, TrialOutcome
 
 JOB_LOG_FILE = "job.log"
+OPTIONS = "castform_options"
+"""Where a job's config.json has how its trials are run."""
 UNSCORED_DIR = "unscored"
 """Where the folders of trials lie that were run again."""
 _LONGEST_NAME = 64
@@ -266,11 +269,24 @@ def put_away(folder: Path, name: str) -> None:
 
 
 def check_same_job(job: Job) -> None:
-    """Raise UsageError where the folder holds trials of another agent or model."""
-    known = (read_json(job.folder / CONFIG_FILE) or {}).get("agents")
-    if known and known != make_job_config(job)["agents"]:
+    """Raise UsageError where the folder holds trials of another agent, model or sandbox, or run otherwise."""
+    known = read_json(job.folder / CONFIG_FILE) or {}
+    wanted = json.loads(json.dumps(make_job_config(job)))
+    differences = []
+    if known.get("agents", wanted["agents"]) != wanted["agents"]:
+        differences.append(f"another agent or model: {known['agents']}")
+    if known.get("environment", wanted["environment"]) != wanted["environment"]:
+        differences.append(f"another sandbox: {known['environment']}")
+    before, after = known.get(OPTIONS), wanted[OPTIONS]
+    if isinstance(before, dict):  # else the job was begun by what did not write them
+        differences += [
+            f"{name} = {before.get(name)!r}, not {after.get(name)!r}"
+            for name in sorted(before.keys() | after.keys())
+            if before.get(name) != after.get(name)
+        ]
+    if differences:
         raise UsageError(
-            f"{job.folder} holds the trials of another agent or model: {known}",
+            f"{job.folder} holds the trials of {'; '.join(differences)}",
             hint="give this one another --job-name",
         )
 
@@ -312,7 +328,24 @@ def make_job_config(job: Job) -> dict[str, Any]:
         else {"import_path": f"castform.sandbox:{job.sandbox}"},
         "tasks": [{"path": str(task.folder)} for task in job.tasks],
         "datasets": [],
+        OPTIONS: describe_options(job.options),
     }
+
+
+def describe_options(options: TrialOptions) -> dict[str, Any]:
+    """Return what a trial's outcome depends on, as plain data; of variables the names, as values may be secret."""
+    found: dict[str, Any] = {}
+    for item in fields(options):
+        value = getattr(options, item.name)
+        if item.name in ("agent_env", "verifier_env"):
+            found[item.name] = sorted(value)
+        elif item.name == "artifacts":
+            found[item.name] = [asdict(artifact) for artifact in value]
+        elif item.name == "limits":
+            found[item.name] = asdict(options.limits)
+        elif item.name != "host_env":
+            found[item.name] = value
+    return found
 
 
 def _write_result(

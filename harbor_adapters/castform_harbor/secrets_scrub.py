@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import secrets
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -24,17 +25,33 @@ def find_secrets(*environments: Mapping[str, str]) -> frozenset[str]:
     )
 
 
-def scrub_folder(folder: Path, secrets: Iterable[str]) -> None:
-    """Replace the secrets in every text file below a folder; binary and very large files stay."""
-    values = sorted((secret.encode() for secret in secrets), key=len, reverse=True)
-    if not values:
+def scrub_folder(folder: Path, values: Iterable[str]) -> None:
+    """Replace the values in every text file below a folder; binary and very large files stay.
+
+    Each file is replaced whole: OSError where the disk refuses, and then it is as it was.
+    """
+    hidden = sorted((value.encode() for value in values), key=len, reverse=True)
+    if not hidden:
         return
-    for path in folder.rglob("*"):
+    for path in list(folder.rglob("*")):
         if path.is_symlink() or not path.is_file() or path.stat().st_size > MAX_SCRUBBED_BYTES:
             continue
         data = path.read_bytes()
-        if b"\0" in data[:4096] or not any(value in data for value in values):
+        if b"\0" in data[:4096] or not any(value in data for value in hidden):
             continue
-        for value in values:
+        for value in hidden:
             data = data.replace(value, REPLACEMENT)
-        path.write_bytes(data)
+        _replace(path, data)
+
+
+def _replace(path: Path, data: bytes) -> None:
+    """Write a file anew, whole or not at all, with the mode that it has."""
+    partial = path.with_name(f".{secrets.token_hex(8)}.partial")
+    try:
+        with partial.open("xb") as file:
+            file.write(data)
+        partial.chmod(path.stat().st_mode & 0o7777)
+        partial.replace(path)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise

@@ -4,30 +4,34 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 
 import pytest
 from test_trial import SOLVING, Agent
 
 from castform.errors import UsageError
 from castform.harness.contract import HarnessError
+from castform.sandbox.contract import Limits
 from castform_harbor.job import Job, hold_job, run_job
 from castform_harbor.reference_agents import NopHarness, OracleHarness
+from castform_harbor.task_config import Artifact
 from castform_harbor.tasks import load_tasks
 from castform_harbor.trial_types import TrialOptions
 
 
 @pytest.fixture
 def run_tasks(write_task, provider, tmp_path):
-    async def run_all(harness=None, *, attempts=1, concurrency=4, model=None):
+    async def run_all(harness=None, *, attempts=1, concurrency=4, model=None, sandbox="docker", **options):
         harness = harness or OracleHarness()
         job = Job(
             tasks=load_tasks(tmp_path / "tasks"),
             folder=tmp_path / "jobs" / "j",
             agent=harness.name,
             model=model,
+            sandbox=sandbox,
             attempts=attempts,
             concurrency=concurrency,
-            options=TrialOptions(host_env={}),
+            options=TrialOptions(host_env={}, **options),
         )
         return await run_job(job, harness=harness, provider=provider)
 
@@ -146,6 +150,30 @@ async def test_another_agent_gets_another_job(write_task, run_tasks):
     await run_tasks(NopHarness())
     with pytest.raises(UsageError, match="another agent or model"):
         await run_tasks(Agent())
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"sandbox": "bubblewrap"}, "another sandbox: {'type': 'docker'}"),
+        ({"verifier": "fresh"}, "verifier = 'task', not 'fresh'"),
+        ({"artifacts": (Artifact(source="/app"),)}, "artifacts = [], not"),
+        ({"agent_env": {"A_KEY": "sesame-sesame"}}, "agent_env = [], not ['A_KEY']"),
+        ({"limits": Limits(cpus=9.0)}, "limits = "),
+    ],
+    ids=["sandbox", "verifier", "artifacts", "variables", "limits"],
+)
+async def test_what_is_run_otherwise_gets_another_job(write_task, run_tasks, tmp_path, change, said):
+    write_task(name="a", files=SOLVING)
+    await run_tasks(NopHarness())
+    with pytest.raises(UsageError, match=re.escape(said)) as caught:
+        await run_tasks(NopHarness(), **change)
+    assert "sesame" not in str(caught.value) and "--job-name" in str(caught.value.hint)
+    config = tmp_path / "jobs" / "j" / "config.json"
+    document = json.loads(config.read_text())
+    del document["castform_options"]  # as a job has it that was begun before they were written
+    config.write_text(json.dumps(document))
+    assert [trial.kept for trial in await run_tasks(NopHarness(), verify=False)] == [True]
 
 
 async def test_two_processes_do_not_run_one_job(write_task, run_tasks, tmp_path):

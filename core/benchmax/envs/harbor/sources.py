@@ -18,8 +18,8 @@ from typing import Any, TypeVar
 from benchmax.envs.harbor.configs import DatasetConfig
 from benchmax.envs.harbor.content import find_faults, is_task
 
-MAX_ATTEMPTS = 3
 RETRY_DELAYS_SECONDS = (1.0, 2.0)
+"""Before the second and the third try."""
 MAX_REGISTRY_BYTES = 64 << 20
 
 _HASH_NAME = re.compile(r"[0-9a-f]{64}")
