@@ -20,7 +20,11 @@ from castform.validation import Finding, Level
 FALSE_FAIL_SHARE = 0.05
 """Of the examples on which a right answer, written otherwise, may go unpaid."""
 MUCH_LAZY_PAY = 0.5
-_OUTSIDE = {"judge_error": "the judge", "sandbox_error": "the sandbox", "harness_error": "the harness"}
+_OUTSIDE = {
+    "judge_error": "the judge was not reachable",
+    "sandbox_error": "the sandbox was not reachable",
+    "harness_error": "the agent program, or the environment's own turns, failed",
+}
 
 
 def judge_probes(report: ProbeReport) -> list[Finding]:
@@ -182,14 +186,14 @@ def _judge_unreachable(report: ProbeReport) -> list[Finding]:
     findings = []
     for reason in sorted(UNREACHABLE & {crash.reason for crash in report.unreachable}):
         found = [crash for crash in report.unreachable if crash.reason == reason]
-        what = _OUTSIDE.get(reason, "the model server")
+        what = _OUTSIDE.get(reason, "the model server was not reachable")
         findings.append(
             Finding(
                 level="unchecked",
                 code=reason,
                 check=found[0].probe,
                 example_id=found[0].example_id,
-                message=f"{what} was not reachable: {len(found)} answers were not scored: {found[0].error}",
+                message=f"{what}: {len(found)} answers were not scored: {found[0].error}",
             )
         )
     return findings

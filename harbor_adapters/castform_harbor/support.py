@@ -45,6 +45,19 @@ def check_supported(task: HarborTask, capabilities: Capabilities, options: Trial
         )
 
 
+def find_gaps(task: HarborTask) -> list[str]:
+    """Return what a task may leave out and some uses of it miss, in sentences."""
+    found = []
+    if any(task.solution(step.name if step else None) is None for step in task.steps or (None,)):
+        found.append("it has no solution/solve.sh, so nothing shows that it can be solved (--agent oracle)")
+    if not allows_fresh_verifier(task):
+        found.append(
+            "it declares no artifacts, so a fresh box would hold nothing of the agent's work to verify: "
+            "training asks for `artifacts = [...]` in task.toml, or env.artifacts"
+        )
+    return found
+
+
 def allows_fresh_verifier(task: HarborTask, options: TrialOptions | None = None) -> bool:
     """Say whether every verification of a task can have a box of its own.
 

@@ -90,6 +90,8 @@ class Record:
         """Note what ends the step without a reward. The agent's own ending stays in the text."""
         self.rewards = None
         message = f"{type(error).__name__}: {error}" if not str(error) else str(error)
+        hint = getattr(error, "hint", None)
+        message += f" ({hint})" if hint else ""
         self.error = message if self.error is None else f"{message} (the agent before: {self.error})"
         self.status = classify(error)
         trace = "".join(traceback.format_exception(error))

@@ -18,6 +18,17 @@ def test_lint_reads_every_task_of_ours(capsys):
     assert out.splitlines()[-1] == "16 tasks can be used, 1 of them with warnings; 0 cannot"
 
 
+def test_lint_says_what_a_task_leaves_out(write_task, capsys):
+    folder = write_task(name="a")
+    assert main(["harbor", "lint", str(folder)]) == 0
+    *notes, last = capsys.readouterr().out.splitlines()
+    assert last == "1 task can be used, 0 of them with warnings; 0 cannot"
+    assert ["no solution" in notes[0], "no artifacts" in notes[1]] == [True, True]
+    write_task('artifacts = ["/work"]', name="a", files={"solution/solve.sh": "true"})
+    assert main(["harbor", "lint", str(folder), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["tasks"][0]["notes"] == []
+
+
 def test_lint_tells_what_cannot_be_used(write_task, capsys):
     folder = write_task(name="a", files={"tests/test.sh": None}).parent
     write_task("odd = 1", name="b")

@@ -28,6 +28,7 @@ def run(args: argparse.Namespace) -> int:
         )
     else:
         print_table(["CHECK", "RESULT", "FOUND"], [[f.check, f.level, f.found] for f in findings])
+        print_note("whether boxes for agents can be started here: `castform sandbox list`")
     for finding in findings:
         if finding.hint and finding.level != "ok":
             print_note(f"{finding.check}: {finding.hint}")

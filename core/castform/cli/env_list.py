@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from castform.certify.certificates import CertificateState
     from castform.plugins.plugin import Plugin
 
+OTHER_PLUGINS = ("castform-sandbox-", "castform-watch-", "castform-engine-", "castform-harness-")
+"""How distributions without environments are called: there is nothing in them to certify."""
+
 
 def list_plugins(*, as_json: bool) -> int:
     """Show what is installed, from metadata and certificates alone: no plugin is imported."""
@@ -48,7 +51,9 @@ def list_plugins(*, as_json: bool) -> int:
                     e.summary,
                     e.distribution,
                     f"{e.version} (isolated)" if listing.is_isolated(e) else e.version,
-                    summarize_states(states[e.path + e.name]),
+                    summarize_states(states[e.path + e.name])
+                    if states[e.path + e.name] or not e.distribution.startswith(OTHER_PLUGINS)
+                    else "-",
                 ]
                 for e in entries
             ],

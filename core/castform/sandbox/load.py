@@ -87,5 +87,6 @@ def _make_unknown(name: str, known: list[str]) -> UsageError:
     if package is not None:
         return UsageError(f"the sandbox provider {name!r} is not installed", hint=f"pip install {package}")
     close = suggest_names(name, known)
-    hint = f"did you mean {close[0]!r}?" if close else f"there are {quote_names(known)}"
+    others = " and ".join(f"{name} by `pip install {package}`" for name, package in NOT_INSTALLED.items())
+    hint = f"did you mean {close[0]!r}?" if close else f"there are {quote_names(known)}: {others}"
     return UsageError(f"no sandbox provider called {name!r}", hint=hint)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 LOCAL_IMAGE = "castform/base:local"
 FALLBACK_IMAGE = "debian:bookworm-slim"
 REPOSITORY = "castform/build"
+_NOT_FETCHED = ("registry", "pull access denied", "manifest", "no such host", "dial tcp", "i/o timeout")
 _TAIL_BYTES = 4000
 _IN_MEMORY = 8 << 20
 _CPU_PERIOD = 100_000
@@ -62,7 +63,7 @@ async def _get_or_pull(engine: Engine, name: str, config: DockerConfig) -> Image
     found = await inspect_image(engine, name)
     if found is not None:
         return found
-    hint = "build it, load it (`docker load`), or name one that `docker image ls` shows"
+    hint = "build it, load it (`docker load`), or name one that `docker image ls` shows; bubblewrap needs no images"
     if config.pull == "never":
         raise SandboxStartError(f"the engine has no image {name}, and pull is 'never'", hint=hint)
     from docker.errors import APIError
@@ -167,8 +168,15 @@ async def _build(
     if fault is not None:
         raise SandboxBuildError(
             f"the image of {build.context} could not be built: {fault}\n{kept.tail.decode('utf-8', 'replace')}".rstrip(),
-            hint=f"`docker build -f {build.dockerfile} {build.context}` shows the whole of it",
+            hint=describe_way_out(fault, build),
         )
+
+
+def describe_way_out(fault: str, build: ImageBuild) -> str:
+    """Return what to do about a build that failed with `fault`, an engine's own words."""
+    if any(words in fault.lower() for words in _NOT_FETCHED):
+        return "FROM names an image that the engine has to fetch: load it (`docker load`), or name one that is there"
+    return f"`docker build -f {build.dockerfile} {build.context}` shows the whole of it"
 
 
 def _make_connector(engine: Engine) -> aiohttp.BaseConnector:

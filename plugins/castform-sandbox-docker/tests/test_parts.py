@@ -15,6 +15,7 @@ from castform_sandbox_docker.attach import Attached
 from castform_sandbox_docker.cgroups import Groups, find_groups
 from castform_sandbox_docker.engine import Engine
 from castform_sandbox_docker.forwarder import PROGRAMS, make_command
+from castform_sandbox_docker.images import describe_way_out
 from castform_sandbox_docker.limits import check_limits
 from castform_sandbox_docker.network import count_free_networks
 from castform_sandbox_docker.processes import Process, find_left_running, find_marker, find_own, parse_process
@@ -24,7 +25,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from castform.sandbox import load_provider
-from castform.sandbox.contract import BoxRequest, Limits
+from castform.sandbox.contract import BoxRequest, ImageBuild, Limits
 from castform.sandbox.errors import MissingError, SandboxStartError, UsageError
 from castform.sandbox.owner import current_owner
 
@@ -187,7 +188,17 @@ async def test_an_engine_that_is_not_there_is_missing_with_a_hint(tmp_path):
         with pytest.raises(MissingError, match="does not answer") as caught:
             await work()
         assert "docker info" in caught.value.hint
+        assert str(caught.value).endswith("No such file or directory")
     await provider.aclose()
+
+
+def test_a_build_that_could_not_fetch_its_image_says_so(tmp_path):
+    build = ImageBuild(context=tmp_path)
+    refused = "Get https://registry-1.example/v2/: dial tcp: lookup registry-1.example: no such host"
+    assert "FROM names an image" in describe_way_out(refused, build)
+    assert "docker build" in describe_way_out(
+        "The command '/bin/sh -c false' returned a non-zero code: 1", build
+    )
 
 
 async def test_an_engine_that_hangs_is_missing_too(tmp_path):
