@@ -22,6 +22,7 @@ from castform.sandbox.contract import BoxRequest, Limits
 from castform_harbor.task import load_task
 from castform_harbor.trial import run_trial
 from castform_harbor.trial_types import TrialOptions
+from castform_trainer.testing import make_tiny_model
 
 COUNTED = Path(__file__).parent / "hostile_tasks" / "counted"
 FRESH = TrialOptions(verifier="fresh")
@@ -76,8 +77,10 @@ def kill_container(name: str) -> None:
     subprocess.run(["docker", "kill", name], check=True, capture_output=True)
 
 
-def start_process(command: list[str]) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+def start_process(command: list[str], **env: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env={**os.environ, **env}
+    )
 
 
 async def try_agent(folder: Path, provider, harness, task: Path = COUNTED):
@@ -166,6 +169,53 @@ async def test_containers_of_a_killed_run_are_cleared_by_the_next_start_and_no_o
     await next_box.close()
     await later.aclose()
     await own.aclose()
+
+
+BOXED = """
+from benchmax.envs import BaseEnv, Dataset, Example
+from castform.sandbox import load_provider
+from castform.sandbox.contract import BoxRequest, Limits
+
+
+class Boxed(BaseEnv):
+    max_turns = 1
+
+    async def create_dataset(self, split, base_dir, *, max_examples=None):
+        names = [f"{split} {i}" for i in range(4)][:max_examples]
+        return Dataset(
+            [Example(id=n, payload={"prompt_messages": [{"role": "user", "content": n}]}) for n in names]
+        )
+
+    async def compute_reward(self, rollout):
+        provider = load_provider("docker")
+        box = await provider.start(BoxRequest(image="castform/busybox:local", limits=Limits(disk_mb=16)))
+        await box.exec(["sleep", "984"])
+        return {"waited": 1.0}
+"""
+
+
+@pytest.mark.docker
+async def test_containers_of_a_training_run_that_was_killed_are_cleared_by_the_next_start(tmp_path):
+    """E7: the trainer itself gets SIGKILL while its rollouts are in containers."""
+    (tmp_path / "boxed.py").write_text(BOXED)
+    model = make_tiny_model(tmp_path / "model")
+    settings = ("run.steps=1", "rl.groups_per_step=1", "rl.group_size=2", "sampling.max_new_tokens=4")
+    settings += ("eval.examples=1", "model.device=cpu", "model.dtype=float32", "run.threads=1")
+    command = [sys.executable, "-m", "castform", "train", str(tmp_path / "boxed.py"), "--model", str(model)]
+    command += ["--workers", "0", *(word for setting in settings for word in ("--set", setting))]
+    run = start_process(command, CASTFORM_HOME=str(tmp_path))
+    label = f"castform.owner.pid={run.pid}"
+    try:
+        await asyncio.to_thread(wait_for, lambda: find_processes(b"sleep\x00984") or run.poll() is not None)
+        assert list_containers(label), run.communicate()[0]
+    finally:
+        run.send_signal(signal.SIGKILL)
+        run.wait()
+    assert list_containers(label)
+    later = load_provider("docker")
+    await (await later.start(BoxRequest(image="castform/busybox:local", limits=Limits(disk_mb=16)))).close()
+    assert list_containers(label) == [] and find_processes(b"sleep\x00984") == []
+    await later.aclose()
 
 
 def find_processes(words: bytes) -> list[int]:

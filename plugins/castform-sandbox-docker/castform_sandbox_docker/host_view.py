@@ -16,8 +16,9 @@ from pathlib import Path
 from castform_sandbox_docker.cgroups import Groups, find_groups
 from castform_sandbox_docker.processes import Process, read_process
 
-_ROUNDS_BEFORE_FREEZING = 3
+_ROUNDS_BEFORE_FREEZING = 1
 _KILL_SECONDS = 10.0
+_PAUSE_SECONDS = 0.002
 
 
 class HostView:
@@ -42,25 +43,37 @@ class HostView:
     def kill(self, choose: Callable[[list[Process]], Iterable[int]]) -> bool:
         """Kill what `choose` picks until it picks nothing more; False when that does not come about.
 
-        After a few rounds the box is held still for the choice, so nothing forks its way out.
+        After the first round the box is held still for the choice, so nothing forks its way out; not for
+        those that were told before, which need to run to end.
         """
         give_up = time.monotonic() + _KILL_SECONDS
-        signalled: set[int] = set()
+        told: set[tuple[int, int]] = set()
         rounds = 0
         while time.monotonic() < give_up:
-            chosen = set(choose(self.list_processes()))
+            chosen = self._choose(choose)
             if not chosen:
                 return True
-            if chosen - signalled:
+            if chosen - told:
                 rounds += 1
-            with self.groups.frozen() if rounds > _ROUNDS_BEFORE_FREEZING else contextlib.nullcontext():
                 if rounds > _ROUNDS_BEFORE_FREEZING:
-                    chosen = set(choose(self.list_processes()))
-                for pid in chosen:
-                    self._kill_one(pid)
-            signalled |= chosen
-            time.sleep(0.002)
+                    with self.groups.frozen():
+                        chosen = self._choose(choose)
+                        self._kill_each(chosen)
+                else:
+                    self._kill_each(chosen)
+                told |= chosen
+            time.sleep(_PAUSE_SECONDS)
         return False
+
+    def _choose(self, choose: Callable[[list[Process]], Iterable[int]]) -> set[tuple[int, int]]:
+        """Return what is chosen, each with when it started: numbers are used again."""
+        present = self.list_processes()
+        started = {process.pid: process.started for process in present}
+        return {(pid, started[pid]) for pid in choose(present) if pid in started}
+
+    def _kill_each(self, chosen: Iterable[tuple[int, int]]) -> None:
+        for pid, _ in chosen:
+            self._kill_one(pid)
 
     def kill_all(self) -> None:
         """Kill the box's first process, and with it everything in the box."""

@@ -36,8 +36,10 @@ class PublicNetwork:
         """Return the network's name. SandboxStartError where the engine has no addresses left."""
         from docker.errors import APIError
 
+        if self._name is not None:
+            return self._name
         try:
-            return self._name or await finish(self._engine.call(self._make))
+            return await finish(self._engine.call(self._make))
         except APIError as error:
             raise SandboxStartError(
                 f"the engine makes no network: {error.explanation}",

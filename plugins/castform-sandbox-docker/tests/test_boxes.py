@@ -44,8 +44,8 @@ def list_folders(name: str) -> list[Path]:
     return list(Path(tempfile.gettempdir()).glob(f"castform-docker-*/{name}"))
 
 
-async def run(box: Sandbox, script: str, **options) -> str:
-    done = await box.exec(["sh", "-c", script], **options)
+async def run(box: Sandbox, script: str, *arguments: str, **options) -> str:
+    done = await box.exec(["sh", "-c", script, "sh", *arguments], **options)
     assert done.exit_code == 0, done
     return done.text.strip()
 
@@ -386,3 +386,13 @@ async def test_many_calls_at_a_time_do_not_clutter_the_log(caplog):
     await asyncio.gather(*(provider.measure_capacity(limits) for _ in range(24)))
     assert caplog.messages == []
     await provider.aclose()
+
+
+async def test_a_box_that_forks_without_end_gives_its_files_and_lives_on(plain):
+    bomb = "import os\nif os.fork(): os._exit(0)\nwhile True:\n try: os.fork()\n except OSError: pass"
+    box = await plain.start(BoxRequest(limits=SMALL))
+    await run(box, 'echo 42 > /answer; exec python3 -c "$1" >/dev/null 2>&1', bomb)
+    assert await box.read_file("/answer") == b"42\n"
+    await box.end_processes()
+    assert await run(box, "echo here") == "here"
+    await box.close()
