@@ -77,6 +77,10 @@ def kill_container(name: str) -> None:
     subprocess.run(["docker", "kill", name], check=True, capture_output=True)
 
 
+def remove_container(name: str) -> None:
+    subprocess.run(["docker", "rm", "--force", "--volumes", name], check=True, capture_output=True)
+
+
 def start_process(command: list[str], **env: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env={**os.environ, **env}
@@ -128,6 +132,67 @@ async def test_a_container_that_is_killed_from_outside_leaves_no_reward(provider
     outcome = await trial
     assert (outcome.status, outcome.rewards, outcome.reward) == ("infra_error", None, None)
     assert list_containers(f"harbor.trial=faults-{os.getpid()}-{tmp_path.name}") == []
+
+
+class Passage:
+    """A socket that leads to the engine until it is cut: what is lost is the same as with the engine."""
+
+    def __init__(self, path: Path) -> None:
+        self.host = f"unix://{path}"
+        self._path = path
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def open(self) -> None:
+        self._server = await asyncio.start_unix_server(self._serve, self._path)
+
+    async def cut(self) -> None:
+        self._server.close()
+        self._path.unlink()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._tasks.add(asyncio.current_task())
+        from_engine, to_engine = await asyncio.open_unix_connection("/var/run/docker.sock")
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(carry(reader, to_engine))
+                group.create_task(carry(from_engine, writer))
+        except* OSError:
+            pass
+        finally:
+            to_engine.transport.abort()
+            writer.transport.abort()
+
+
+async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while data := await reader.read(1 << 16):
+        writer.write(data)
+        await writer.drain()
+    writer.write_eof()
+
+
+@pytest.mark.docker
+async def test_an_engine_that_is_lost_in_a_trial_leaves_no_reward_and_keeps_nobody_waiting(tmp_path):
+    """E5: while the agent works; its programs are ended all the same."""
+    passage = Passage(tmp_path / "e.sock")
+    await passage.open()
+    provider = load_provider("docker", host=passage.host, engine_timeout_seconds=10)
+    label = f"harbor.trial=faults-{os.getpid()}-{tmp_path.name}"
+    try:
+        trial = asyncio.create_task(try_agent(tmp_path, provider, Sleeper()))
+        await asyncio.to_thread(wait_for, lambda: find_processes(b"sleep\x00987") or trial.done())
+        await passage.cut()
+        async with asyncio.timeout(60):
+            outcome = await trial
+            await provider.aclose()
+        assert (outcome.status, outcome.rewards, outcome.reward) == ("infra_error", None, None)
+        assert "does not answer" in outcome.error
+        await asyncio.to_thread(wait_for, lambda: not find_processes(b"sleep\x00987"))
+    finally:
+        for container in list_containers(label):
+            remove_container(container)
 
 
 @pytest.mark.parametrize("provider", BOXES, indirect=True)
