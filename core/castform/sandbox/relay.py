@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import json
+import logging
 import secrets
 import socket
 from collections.abc import Mapping
@@ -81,6 +82,7 @@ class ModelRelay:
         self._runner = web.AppRunner(
             app,
             access_log=None,
+            logger=logging.Logger(__name__, logging.CRITICAL),  # a box must not write this process's log
             handler_cancellation=True,
             auto_decompress=False,  # bodies pass as they are
             shutdown_timeout=_CLOSE_SECONDS,

@@ -11,12 +11,16 @@ import struct
 
 _LOAD, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
 _ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
-_EPERM, _ENOSYS = 1, 38
-_NUMBER, _ARCHITECTURE, _SECOND_ARGUMENT = 0, 4, 24
+_EPERM, _ENOSYS, _EAFNOSUPPORT = 1, 38, 97
+_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT, _SECOND_ARGUMENT = 0, 4, 16, 24
 _X32 = 0x40000000
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
 _AUDIT = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 _IOCTL = {"x86_64": 16, "aarch64": 29}
+_SOCKET = {"x86_64": 41, "aarch64": 198}
+_FAMILIES = (1, 2, 10, 16)
+"""Unix, IPv4, IPv6, netlink. Others are not all confined by a network namespace: a virtual machine's
+sockets (AF_VSOCK) reach its host from any."""
 _NEW_EVERYWHERE = (*range(425, 434), 442)
 """io_uring, and the mount calls that have one number on every architecture."""
 _REFUSED = {
@@ -58,6 +62,13 @@ def make_filter(machine: str | None = None) -> bytes:
         _pack(_EQUAL, 1, 0, _TIOCSTI),
         _pack(_EQUAL, 0, 1, _TIOCLINUX),
         _pack(_RETURN, value=_ERRNO | _EPERM),
+        _pack(_LOAD, value=_NUMBER),
+    ]
+    code += [
+        _pack(_EQUAL, 0, len(_FAMILIES) + 3, _SOCKET[name]),
+        _pack(_LOAD, value=_FIRST_ARGUMENT),
+        *(_pack(_EQUAL, len(_FAMILIES) - place, 0, family) for place, family in enumerate(_FAMILIES)),
+        _pack(_RETURN, value=_ERRNO | _EAFNOSUPPORT),
         _pack(_LOAD, value=_NUMBER),
     ]
     for number in refused:

@@ -93,13 +93,16 @@ def test_the_filter_ends_in_allow_and_refuses_mount(machine: str, refused: int, 
     ioctl = {"x86_64": 16, "aarch64": 29}[machine]
     assert run_filter(make_filter(machine), machine, ioctl, 0x5412) == 0x00050001
     assert run_filter(make_filter(machine), machine, ioctl, 0x5401) == 0x7FFF0000
+    make_socket = {"x86_64": 41, "aarch64": 198}[machine]
+    for family, answer in ((1, 0x7FFF0000), (2, 0x7FFF0000), (16, 0x7FFF0000), (40, 0x00050000 | 97)):
+        assert run_filter(make_filter(machine), machine, make_socket, first=family) == answer
     assert run_filter(make_filter(machine), "i386", allowed) == 0x00050000 | 38
 
 
-def run_filter(code: bytes, machine: str, number: int, second: int = 0) -> int:
+def run_filter(code: bytes, machine: str, number: int, second: int = 0, *, first: int = 0) -> int:
     """Return what the kernel would: the few instructions that the filter is made of."""
     audit = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7, "i386": 0x40000003}[machine]
-    data = {0: number, 4: audit, 24: second}
+    data = {0: number, 4: audit, 16: first, 24: second}
     program = list(struct.iter_unpack("=HBBI", code))
     place = loaded = 0
     while True:

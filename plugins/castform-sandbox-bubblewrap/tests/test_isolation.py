@@ -180,6 +180,19 @@ def test_abstract_sockets_of_the_host_are_not_reachable(house: House) -> None:
     assert said == "111"
 
 
+def test_sockets_that_no_network_namespace_confines_cannot_be_made(house: House) -> None:
+    script = """
+import socket
+for family in (1, 2, 10, 16, 17, 31, 38, 40):
+    try:
+        socket.socket(family, socket.SOCK_DGRAM).close()
+        print(family)
+    except OSError:
+        pass
+"""
+    assert house.python(script).split() == ["1", "2", "10", "16"]
+
+
 def test_links_lead_nowhere_outside(house: House, tmp_path: Path) -> None:
     secret = str(house.secret_file)
     house.sh(

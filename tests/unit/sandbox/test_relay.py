@@ -239,6 +239,28 @@ async def test_a_key_that_is_no_text_is_a_wrong_key(server, inside):
     writer.close()
 
 
+@pytest.mark.parametrize(
+    "headers",
+    [
+        "Content-Length: 4\r\nTransfer-Encoding: chunked",
+        "Content-Length: 0\r\nContent-Length: 4",
+        "Length : 4",
+    ],
+)
+async def test_what_could_be_read_in_two_ways_is_refused_and_fills_no_log(server, inside, caplog, headers):
+    url = URL(inside.base_url)
+    reader, writer = await asyncio.open_connection(url.host, url.port)
+    writer.write(
+        f"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {inside.api_key}\r\n"
+        f"{headers}\r\n\r\n0\r\n\r\nGET /v1/models HTTP/1.1\r\nHost: x\r\n\r\n".encode()
+    )
+    async with asyncio.timeout(20):
+        answer = await reader.read()
+    writer.close()
+    assert answer.startswith((b"HTTP/1.0 400", b"HTTP/1.1 400"))
+    assert server.asked == [] and caplog.messages == []
+
+
 async def test_a_model_that_is_not_there_is_a_bad_gateway(client):
     relay = ModelRelay(ModelEndpoint(base_url="http://127.0.0.1:1/v1", api_key="real-key", model="m"))
     listening = socket.create_server(("127.0.0.1", 0))
