@@ -91,7 +91,8 @@ class Record:
         self.rewards = None
         message = f"{type(error).__name__}: {error}" if not str(error) else str(error)
         hint = getattr(error, "hint", None)
-        message += f" ({hint})" if hint else ""
+        if hint:
+            message += f"\n{hint}" if "\n" in message else f" ({hint})"
         self.error = message if self.error is None else f"{message} (the agent before: {self.error})"
         self.status = classify(error)
         trace = "".join(traceback.format_exception(error))
