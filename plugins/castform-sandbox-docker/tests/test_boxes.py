@@ -192,6 +192,27 @@ async def test_deleted_files_that_are_held_open_count_as_disk(plain):
     await writer.close()
 
 
+MAPPER = """
+import ctypes, os, time
+libc = ctypes.CDLL(None)
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+for _ in range(3):
+    with open("/big", "wb+") as file:
+        file.write(b"x" * (12 << 20))
+        file.flush()
+        libc.mmap(None, 4096, 1, 1, file.fileno(), 0)
+    os.unlink("/big")
+time.sleep(60)
+"""
+
+
+async def test_deleted_files_that_are_only_mapped_count_as_disk(plain):
+    writer = await plain.start(BoxRequest(limits=Limits(disk_mb=16)))
+    with pytest.raises(SandboxGoneError, match="more than the 16 MiB of disk"):
+        await writer.exec(["python3", "-c", MAPPER], timeout_seconds=60)
+    await writer.close()
+
+
 async def test_an_entrypoint_runs_only_where_it_is_asked_for(provider, tmp_path):
     (tmp_path / "Dockerfile").write_text(
         f'FROM {BUSYBOX}\nENV WHO=image\nWORKDIR /home\nENTRYPOINT ["sh", "-c", "echo ran >/ran; exec \\"$@\\"", "sh"]\n'
