@@ -40,7 +40,7 @@ def test_the_modules_of_the_table_have_what_it_says():
     rows = re.findall(
         r"^\| `(\w+)`(?:, `\w+`)* \| (.+) \|$", TEXT.partition("| module of")[2], flags=re.MULTILINE
     )
-    assert len(rows) == 9
+    assert len(rows) >= 9
     for module, words in rows:
         for name in re.findall(r"`(\w+)[(.`]", words):
             assert hasattr(importlib.import_module(f"castform.sandbox.{module}"), name), name
