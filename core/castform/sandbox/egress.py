@@ -64,7 +64,7 @@ class HostRules:
         if wrong:
             raise ConfigError(
                 f"not hosts: {', '.join(map(repr, wrong))}",
-                hint="write names (pypi.org), names below one (*.pythonhosted.org), addresses or CIDR ranges, "
+                hint="write names (example.org), names below one (*.example.net), addresses or CIDR ranges, "
                 "without a scheme, a port or a path",
             )
         return cls(names=frozenset(names), suffixes=tuple(suffixes), networks=tuple(networks))

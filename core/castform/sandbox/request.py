@@ -148,7 +148,7 @@ def _check_network(network: NetworkPolicy) -> None:
     hosts = network.allowed_hosts
     if isinstance(hosts, str) or not all(isinstance(host, str) for host in hosts):
         raise UsageError(
-            f"network.allowed_hosts is {hosts!r}, which is no list of hosts", hint='write ("pypi.org",)'
+            f"network.allowed_hosts is {hosts!r}, which is no list of hosts", hint='write ("example.org",)'
         )
 
 

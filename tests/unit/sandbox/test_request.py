@@ -30,7 +30,7 @@ EXEC = {"cwd": None, "env": None, "user": None, "timeout_seconds": None, "max_ou
         *({"start_timeout_seconds": value} for value in (math.nan, "x", None)),
         *({"labels": value} for value in ({"castform.owner.pid": "1"}, {"a": 1}, {"": "b"}, {"a": "\0"})),
         {"network": NetworkPolicy(mode="bogus")},
-        {"network": NetworkPolicy(mode="allowlist", allowed_hosts="pypi.org")},
+        {"network": NetworkPolicy(mode="allowlist", allowed_hosts="example.org")},
         {"network": NetworkPolicy(mode="allowlist", allowed_hosts=(1,))},
     ],
     ids=lambda fields: ascii(fields).replace(" ", "")[:60],
