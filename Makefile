@@ -50,14 +50,14 @@ setup-docker:          ## starts a Docker engine where none runs, and makes the 
 
 test-sandboxes: setup setup-docker  ## boxes of a real Docker engine and of bubblewrap, and Harbor tasks in them
 	$(BIN)/castform model pull smollm2-135m
-	$(BIN)/python -m pytest -m "(docker or bubblewrap) and not installs and not agents"
+	$(BIN)/python -m pytest -m "(docker or bubblewrap) and not agents"
 
 test-agents: setup     ## agent programs of the registries, against the gateway
 	$(BIN)/python -m pytest -m agents
 
 test-installs: setup   ## builds virtual environments and installs real packages and servers into them
 	$(BIN)/castform model pull smollm2-135m
-	$(BIN)/python -m pytest -m installs
+	$(BIN)/python -m pytest -m "installs and not docker and not bubblewrap"
 
 test-real: setup       ## proofs on the real SmolLM2-135M
 	$(BIN)/castform model pull smollm2-135m
