@@ -15,7 +15,7 @@ SEED ?= 0
 WORKERS ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: setup demo demo-sft test test-fast test-sandboxes test-agents test-installs test-real test-vllm test-pythons check format bench setup-vllm setup-docker clean
+.PHONY: setup demo demo-sft test test-slow test-sandboxes test-agents test-installs test-real test-vllm test-pythons check format bench setup-vllm setup-docker clean
 
 setup: $(STAMP)
 
@@ -39,18 +39,18 @@ demo-sft: setup        ## the same for finetuning: generated texts, real weights
 	$(BIN)/python examples/sft/pii_masking/make_data.py
 	$(BIN)/castform sft train --config examples/sft/pii_masking/finetune.toml --seed $(SEED)
 
-test: setup            ## everything that needs no real weights, no packages from the registries and no vLLM
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not real and not installs and not vllm and not docker and not bubblewrap and not agents and not gpu"
-
-test-fast: setup       ## leaves out what takes tens of seconds
+test: setup            ## everything that needs no real weights, no packages from the registries, no boxes and no vLLM
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not slow and not real and not installs and not vllm and not docker and not bubblewrap and not agents and not gpu"
+
+test-slow: setup       ## the same for long proofs: runs killed at many moments, thousands of masks, every example environment
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "slow and not real and not installs and not vllm and not docker and not bubblewrap and not agents and not gpu"
 
 setup-docker:          ## starts a Docker engine where none runs, and makes the images that the tests use
 	bash .ci/setup-docker
 
 test-sandboxes: setup setup-docker  ## boxes of a real Docker engine and of bubblewrap, and Harbor tasks in them
 	$(BIN)/castform model pull smollm2-135m
-	$(BIN)/python -m pytest -m "(docker or bubblewrap) and not agents"
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "(docker or bubblewrap) and not agents"
 
 test-agents: setup     ## agent programs of the registries, against the gateway
 	$(BIN)/python -m pytest -m agents

@@ -68,6 +68,7 @@ def test_one_that_ends_its_process_and_one_that_cannot_be_loaded_cost_only_thems
     json.dumps([result.as_dict() for result in results])
 
 
+@pytest.mark.slow
 def test_one_that_hangs_is_killed_at_its_own_deadline_and_the_stage_named(tmp_path: Path) -> None:
     ids = [
         write(tmp_path, "slow", dataset="time.sleep(3600)"),

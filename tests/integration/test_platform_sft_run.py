@@ -95,6 +95,7 @@ def scalars_of(run_id, capsys):
     return json.loads(capsys.readouterr().out)["modes"]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_the_program_of_the_sdks_page_trains_here_though_it_is_killed(here, capsys):
     done = subprocess.run(
@@ -126,6 +127,7 @@ def test_the_program_of_the_sdks_page_trains_here_though_it_is_killed(here, caps
     assert set(shown) >= {"train/loss", "train/learning_rate", "train/grad_norm"}
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_a_cancelled_run_keeps_a_checkpoint_and_the_same_run_is_not_launched_twice(here, capsys):
     assets = upload_sft_assets(

@@ -332,6 +332,7 @@ def install_plugin(folder: Path, source: str, version: str) -> None:
     (info / "entry_points.txt").write_text("[castform]\nshort = castform_env_short.plugin\n")
 
 
+@pytest.mark.slow
 def test_a_changed_byte_of_a_plugin_stops_resume_and_rescore_shows_what_it_does(tmp_path):
     from train_runs import ENVIRONMENT as SHORT
 

@@ -68,6 +68,7 @@ def check_same_judgement(sandbox: str, image: str | None = None, *, names: Seque
     assert boxed["floods"].ending == plain["floods"].ending == "flood"
 
 
+@pytest.mark.slow
 def test_a_box_judges_code_as_the_confined_process_does() -> None:
     check_same_judgement("process", names=list(SOURCES))
 
