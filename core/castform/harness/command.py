@@ -59,32 +59,27 @@ class CommandHarness:
         return self.section.version
 
     async def setup(self, sandbox: Sandbox) -> None:
-        """Upload, check, install where the check fails, check again. HarnessError with the way out."""
+        """Upload, check, install where the check fails or there is none, check again. HarnessError with the way out."""
         for target, source in self.section.upload.items():
             path = self.base_dir / Path(source).expanduser()  # noqa: ASYNC240 - spells a name out
             if not path.exists():
                 raise HarnessError(f"the harness {self.name} uploads {path}, which does not exist")
             await sandbox.upload(path, target)
-        if self.section.check is None and not self.section.upload:
-            for script in self.section.installs:
-                await self._install(sandbox, script)
+        check = self.section.check
+        if check is not None and await self._passes(sandbox, check):
             return
-        if await self._is_there(sandbox):
-            return
-        for script in self.section.installs:
-            await self._install(sandbox, script)
-        if not self.section.installs:
+        if check is not None and not self.section.installs:
             raise HarnessError(
-                f"{self.name} is not in the box ({self.section.check!r} fails), and nothing says how to install it: "
+                f"{self.name} is not in the box ({check!r} fails), and nothing says how to install it: "
                 "put it into the image, or set harness.install"
             )
-        if not await self._is_there(sandbox):
-            raise HarnessError(f"{self.name} was installed, and {self.section.check!r} fails nevertheless")
+        for script in self.section.installs:
+            await self._install(sandbox, script)
+        if check is not None and not await self._passes(sandbox, check):
+            raise HarnessError(f"{self.name} was installed, and {check!r} fails nevertheless")
 
-    async def _is_there(self, sandbox: Sandbox) -> bool:
-        if self.section.check is None:
-            return not self.section.installs
-        return (await self._run_script(sandbox, self.section.check, user=self.section.user)).exit_code == 0
+    async def _passes(self, sandbox: Sandbox, check: str) -> bool:
+        return (await self._run_script(sandbox, check, user=self.section.user)).exit_code == 0
 
     async def _install(self, sandbox: Sandbox, script: str) -> None:
         done = await self._run_script(sandbox, script, user=self.section.install_user)
@@ -118,15 +113,14 @@ class CommandHarness:
         limit = self.section.timeout_seconds if task.timeout_seconds is None else task.timeout_seconds
         inside = None if endpoint is None else await sandbox.connect(endpoint)
         place = await self._make_place(task, sandbox, started + limit, limit)
-        values = make_values(task, inside, place)
-        extras = self.extend(task, values)
-        launch = make_launch(self.section, task, values, extras)
         keys = [each.api_key for each in (endpoint, inside) if each is not None]
         try:
+            values = make_values(task, inside, place)
+            launch = make_launch(self.section, task, values, self.extend(task, values))
             await self._prepare(sandbox, launch, place, keys)
             result = await self._execute(sandbox, launch, place, keys)
         finally:
-            await self._clean_up(sandbox, launch, place)
+            await self._clean_up(sandbox, place, as_root=bool(task.user or self.section.user))
         metadata = {**result.metadata, "seconds": round(self.clock() - started, 3), "harness": self.name}
         metadata |= {"version": self.version} if self.version else {}
         return replace(result, metadata=metadata)
@@ -267,13 +261,13 @@ class CommandHarness:
             return None, {"trajectory_fault": f"{path} is no ATIF document"}
         return data, {}
 
-    async def _clean_up(self, sandbox: Sandbox, launch: Launch, place: Place) -> None:
+    async def _clean_up(self, sandbox: Sandbox, place: Place, *, as_root: bool) -> None:
         """Remove the run's own folder, keys included; a box that is gone has none."""
         try:
             await sandbox.exec(
                 ["rm", "-rf", place.run_dir],
                 cwd="/",
-                user="root" if launch.user else None,
+                user="root" if as_root else None,
                 timeout_seconds=60,
             )
         except SandboxError:

@@ -158,7 +158,7 @@ def make_launch(
         stdin=render(section.stdin, values).encode("utf-8", "replace") if section.stdin else b"",
         prepare=prepare,
         trajectory=render(section.trajectory, values) if section.trajectory else None,
-        user=task.user or (render(section.user, values) if section.user else None),
+        user=task.user or section.user,
         workdir=render(section.workdir, values) if section.workdir else str(values["workdir"]),
     )
 
@@ -171,7 +171,7 @@ def list_used(section: HarnessSection) -> set[str]:
         for number, text in enumerate(section.arguments)
         for name in list_placeholders(text, shell=number == script)
     }
-    plain = (section.stdin, section.workdir, section.trajectory, section.user, *section.env.values())
+    plain = (section.stdin, section.workdir, section.trajectory, *section.env.values())
     used |= {name for text in (*plain, *section.files) if text for name in list_placeholders(text)}
     used |= list_placeholders(section.prepare or "", shell=True)
     for path, file in section.files.items():

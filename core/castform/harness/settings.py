@@ -20,6 +20,8 @@ from castform.harness.documents import (
 from castform.harness.scripts import SHELLS, find_script, find_unsafe_script
 from castform.harness.template import SECRET, STRUCTURED, TemplateError, list_placeholders
 from castform.plugins.names import is_name
+from castform.sandbox.errors import UsageError
+from castform.sandbox.request import check_user
 from castform.section import Section
 
 NO_KEY = "{api_key} would be seen by every process of the box there; use [harness.env] or {api_key_file}"
@@ -138,6 +140,15 @@ class HarnessSection(Section):
             raise ValueError(f"{value!r} is no shell that values can be quoted for; known: {known}")
         return value
 
+    @field_validator("user", "install_user")
+    @classmethod
+    def _check_user(cls, value: str | None) -> str | None:
+        try:
+            check_user(value)
+        except UsageError as error:
+            raise ValueError(str(error)) from error
+        return value
+
     @field_validator("timeout_seconds", "install_timeout_seconds")
     @classmethod
     def _check_positive(cls, value: float) -> float:
@@ -185,7 +196,7 @@ def _list_templates(section: HarnessSection) -> Iterator[tuple[str, str, bool, b
     for number, text in enumerate(section.arguments):
         place = "command" if len(texts) == 1 else f"command[{number}]"
         yield place, text, number == script, False
-    for name in ("stdin", "workdir", "trajectory", "user"):
+    for name in ("stdin", "workdir", "trajectory"):
         if (text := getattr(section, name)) is not None:
             yield name, text, False, False
     if section.prepare is not None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import time
 import tomllib
+from dataclasses import replace
 
 import pytest
 
@@ -186,9 +188,12 @@ async def test_a_box_that_goes_away_is_no_result(box, make_harness, make_task):
 
 async def test_an_instruction_is_any_text(box, make_harness, make_task):
     harness = make_harness('[harness]\ncommand = ["printf", "%s", "{instruction}"]\n')
+    harness = replace(harness, make_token=lambda: f"of-{os.getpid()}")
     assert (await harness.run(make_task("\ud800 ä"), box, None)).output == "? ä"
     with pytest.raises(HarnessError, match="zero byte"):
         await harness.run(make_task("a\0b"), box, None)
+    left = await box.exec(["sh", "-c", f'ls -d "${{TMPDIR:-/tmp}}"/castform-run-{harness.make_token()}'])
+    assert left.exit_code != 0
 
 
 async def test_setup_uploads_checks_and_installs(box, make_harness, make_task, tmp_path):
@@ -208,6 +213,25 @@ async def test_setup_uploads_checks_and_installs(box, make_harness, make_task, t
     await harness.setup(box)
     await harness.setup(box)
     assert (await harness.run(make_task(), box, None)).output.strip() == "from the upload"
+
+
+@pytest.mark.parametrize("upload", ["", 'upload = { "TARGET/agent" = "agent" }'])
+@pytest.mark.parametrize(
+    ("check", "installed"),
+    [("", "xx"), ('check = "test -e TARGET/log"', "x"), ('check = "true"', "")],
+    ids=["no check", "check", "is there"],
+)
+async def test_what_is_not_checked_is_installed_each_time(
+    box, make_harness, tmp_path, upload, check, installed
+):
+    (tmp_path / "agent").mkdir()
+    (tmp_path / "target").mkdir()
+    toml = f'[harness]\ncommand = "true"\ninstall = "printf x >> TARGET/log"\n{check}\n{upload}\n'
+    harness = make_harness(toml.replace("TARGET", str(tmp_path / "target")))
+    await harness.setup(box)
+    await harness.setup(box)
+    log = tmp_path / "target" / "log"
+    assert (log.read_text() if log.exists() else "") == installed
 
 
 @pytest.mark.parametrize(

@@ -76,6 +76,7 @@ def test_every_fault_is_named_at_once(make_harness):
             '[harness]\ncommand = ["fish", "-c", "x {model}"]\n',
             "command[2]: {model} cannot be put there: fish",
         ),
+        ('[harness]\ncommand = "x"\nuser = "{home}"\n', "harness.user: '{home}' is no user"),
         ("[harness]\ncommand = 'x'\ntimeout_seconds = true\n", "must be a number, not true or false"),
     ],
 )
