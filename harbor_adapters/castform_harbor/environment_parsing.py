@@ -11,7 +11,7 @@ from castform_harbor.network_rules import read_legacy_internet, read_network
 from castform_harbor.task_config import EnvironmentConfig, Healthcheck
 from castform_harbor.toml_table import Table
 
-_SIZE = re.compile(r"([0-9.]+)([GMK])")
+_SIZE = re.compile(r"([0-9]{1,12}(?:\.[0-9]*)?|\.[0-9]+)([GMK])")
 _MIB = {"G": 1024.0, "M": 1.0, "K": 1 / 1024}
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _SECRET_HEADER = re.compile(r"key|secret|token|password|credential|auth|cookie", re.IGNORECASE)
@@ -84,7 +84,7 @@ def _read_size(table: Table, key: str) -> int | None:
     if not isinstance(text, str):
         return size  # Harbor lets a number under the older key go by, too
     match = _SIZE.fullmatch(text.strip().upper())
-    if match is None or match[1].count(".") > 1:
+    if match is None:
         table.fault(key, f"is {text!r}, not a size such as 2G, 512M or 1024K")
         return size
     older = int(float(match[1]) * _MIB[match[2]])

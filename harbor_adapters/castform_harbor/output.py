@@ -48,10 +48,13 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_json(path: Path, value: Any) -> None:  # Any: JSON
-    """Write a document whole: readers see the old one or the new one."""
+    """Write a document whole: readers see the old one or the new one.
+
+    Half a surrogate pair is written as JSON's own escape of it.
+    """
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
-        with partial.open("w", encoding="utf-8") as file:
+        with partial.open("w", encoding="utf-8", errors="backslashreplace") as file:
             json.dump(value, file, indent=4, ensure_ascii=False, default=str)
             file.flush()
             os.fsync(file.fileno())
@@ -87,5 +90,5 @@ class TrialLog:
 
     def write(self, text: str) -> None:
         line = f"{stamp(now())} {text}".replace("\n", "\\n")
-        with self._path.open("a", encoding="utf-8") as file:
+        with self._path.open("a", encoding="utf-8", errors="backslashreplace") as file:
             file.write(line + "\n")

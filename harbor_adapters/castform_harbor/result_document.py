@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ _FINAL_METRICS = {
     "cost_usd": "total_cost_usd",
 }
 """Harbor's names for an agent's totals, and those of ATIF."""
+_LARGEST_TOTAL = 1e18
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -150,12 +152,35 @@ def _step(record: Record) -> dict[str, Any]:
 def _agent_result(result: HarnessResult | None) -> dict[str, Any] | None:
     if result is None:
         return None
-    totals = (result.trajectory or {}).get("final_metrics") or {}
+    totals = (result.trajectory or {}).get("final_metrics")
+    totals = totals if isinstance(totals, Mapping) else {}
     return {
-        **{name: totals.get(key) for name, key in _FINAL_METRICS.items()},
+        **{name: _keep_number(totals.get(key)) for name, key in _FINAL_METRICS.items()},
         "rollout_details": None,
-        "metadata": {"status": result.status, "exit_code": result.exit_code, **result.metadata},
+        "metadata": {
+            "status": result.status,
+            "exit_code": result.exit_code,
+            **_keep_writable(result.metadata),
+        },
     }
+
+
+def _keep_number(value: object) -> int | float | None:
+    """Return a total of the agent's own account, or None for what cannot be one."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return value if -_LARGEST_TOTAL < value < _LARGEST_TOTAL else None
+
+
+def _keep_writable(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a harness tells, without what no JSON can hold."""
+    found = {}
+    for name, value in metadata.items():
+        try:
+            found[str(name)] = json.loads(json.dumps(value, default=str, allow_nan=False))
+        except (TypeError, ValueError, RecursionError):
+            found[str(name)] = f"a {type(value).__name__} that no JSON can hold"
+    return found
 
 
 def _agent(trial: TrialIdentity) -> dict[str, Any]:

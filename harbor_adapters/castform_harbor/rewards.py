@@ -11,6 +11,7 @@ import math
 import os
 import re
 import stat
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ from typing import Any
 from castform.errors import CastformError
 
 MAX_REWARD_BYTES = 1 << 20
+MAX_REWARD_NAMES = 1000
 JSON_FILE = "reward.json"
 TEXT_FILE = "reward.txt"
 MAIN_REWARD = "reward"
@@ -119,11 +121,12 @@ def _parse_json(text: str) -> tuple[dict[str, float], list[str]]:
     warnings: list[str] = []
 
     def collect(pairs: list[tuple[str, Any]]) -> dict[str, Any]:  # Any: JSON
-        names = [name for name, _ in pairs]
+        if len(pairs) > MAX_REWARD_NAMES:
+            raise RewardParseError(f"{JSON_FILE} holds an object of more than {MAX_REWARD_NAMES} names")
         warnings.extend(
-            f"{JSON_FILE} names {name!r} more than once: the last counts"
-            for name in dict.fromkeys(names)
-            if names.count(name) > 1
+            f"{JSON_FILE} names {_show(name)!r} more than once: the last counts"
+            for name, times in Counter(name for name, _ in pairs).items()
+            if times > 1
         )
         return dict(pairs)
 
@@ -139,8 +142,12 @@ def _parse_json(text: str) -> tuple[dict[str, float], list[str]]:
         raise RewardMissingError(f"{JSON_FILE} is an empty object: it names no reward")
     values = {}
     for name, value in found.items():
+        if not name.isprintable():  # half a surrogate pair among them, which no file can hold
+            raise RewardParseError(f"{JSON_FILE} has a reward called {_show(name)!r}, which is no name")
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise RewardParseError(f"{JSON_FILE} gives {name!r} as {_show(json.dumps(value))}, not a number")
+            raise RewardParseError(
+                f"{JSON_FILE} gives {_show(name)!r} as {_show(json.dumps(value))}, not a number"
+            )
         values[name] = _check_number(value, JSON_FILE)
     return values, warnings
 

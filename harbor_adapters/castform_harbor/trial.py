@@ -251,7 +251,10 @@ class _Trial:
         result = self._records[-1].agent_result
         make_folder(place / "agent")
         if result is not None and result.trajectory is not None:
-            write_json(place / "agent" / TRAJECTORY_FILE, result.trajectory)
+            try:
+                write_json(place / "agent" / TRAJECTORY_FILE, result.trajectory)
+            except (TypeError, ValueError, RecursionError) as error:
+                self._warn([f"the agent's {TRAJECTORY_FILE} cannot be written: {error}"])
         if result is not None and result.output:
             write_text(place / "agent" / OUTPUT_FILE, result.output)
         self._warn(await run_collect_hooks(box, self._plan.hooks_of(step)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 
 import pytest
 
@@ -57,6 +58,10 @@ def test_finite_numbers_are_rewards(tmp_path, files, values):
         ({"reward_txt": b"\xff1"}, RewardParseError, "UTF-8"),
         ({"reward_txt": "\u0661"}, RewardParseError, "not one number"),
         ({"reward_json": "{"}, RewardParseError, "no JSON"),
+        ({"reward_json": '{"\\ud800": 1}'}, RewardParseError, "no name"),
+        ({"reward_json": '{"reward\\n": 1}'}, RewardParseError, "no name"),
+        ({"reward_json": b"\xff\xfe{\x00}\x00"}, RewardParseError, "UTF-8"),
+        ({"reward_json": '\ufeff{"reward": 1}'}, RewardParseError, "no JSON"),
         ({"reward_json": "[" * 100_000}, RewardParseError, "no JSON"),
         ({"reward_json": "true"}, RewardParseError, "true"),
         ({"reward_json": "null"}, RewardParseError, "null"),
@@ -140,3 +145,12 @@ def test_the_one_reward_is_named_reward_or_stands_alone(tmp_path):
 def test_only_trials_without_a_reward_are_run_again():
     done = {"t0": 1.0, "t1": 0.0, "t2": None}
     assert [name for name, reward in done.items() if needs_rerun(reward)] == ["t2"]
+
+
+@pytest.mark.parametrize("name", ["r{}", "r"])
+def test_more_names_than_anybody_reads_are_refused_at_once(tmp_path, name):
+    many = ",".join(f'"{name.format(number)}":1' for number in range(90_000))
+    began = time.thread_time()
+    with pytest.raises(RewardParseError, match="more than 1000 names"):
+        read(tmp_path, reward_json=f"{{{many}}}")
+    assert time.thread_time() - began < 5
