@@ -71,36 +71,45 @@ class StepLog:
         }
 
 
-def make_messages(trajectory: Mapping[str, Any]) -> list[dict[str, str]]:  # Any: ATIF
+def make_messages(trajectory: Mapping[str, Any]) -> list[dict[str, Any]]:  # Any: ATIF; chat messages
     """Return the user's and the agent's turns of a document; observations become user turns.
 
     System steps are left out: the agent that goes on has rules of its own.
     """
-    messages: list[dict[str, str]] = []
-    for step in trajectory.get("steps", ()):
+    messages: list[dict[str, Any]] = []
+    for step in _tables(trajectory.get("steps")):
         source = step.get("source")
         if source not in ("user", "agent"):
             continue
         text = _text(step.get("message"))
-        calls = [
-            f"```sh\n{call['arguments']['command']}\n```"
-            for call in step.get("tool_calls") or ()
-            if isinstance(call.get("arguments"), Mapping) and "command" in call["arguments"]
-        ]
         if source == "agent" and "```" not in text:
+            calls = [f"```sh\n{command}\n```" for command in _commands(step)]
             text = "\n\n".join(part for part in (text, *calls) if part)
-        _append(messages, "assistant" if source == "agent" else "user", text)
-        printed = [_text(r.get("content")) for r in (step.get("observation") or {}).get("results") or ()]
+        append_message(messages, "assistant" if source == "agent" else "user", text)
+        observation = step.get("observation")
+        results = observation.get("results") if isinstance(observation, Mapping) else None
+        printed = [_text(result.get("content")) for result in _tables(results)]
         if printed:
-            _append(messages, "user", "\n".join(printed) or "(no output)")
+            append_message(messages, "user", "\n".join(printed) or "(no output)")
     return messages
 
 
-def _append(messages: list[dict[str, str]], role: str, text: str) -> None:
+def append_message(messages: list[dict[str, Any]], role: str, text: str) -> None:  # Any: chat messages
+    """Add a message; what the same one says twice in a row is one message, as chat templates want it."""
     if messages and messages[-1]["role"] == role:
         messages[-1]["content"] += f"\n\n{text}"
     else:
         messages.append({"role": role, "content": text})
+
+
+def _commands(step: Mapping[str, Any]) -> list[str]:
+    arguments = [call.get("arguments") for call in _tables(step.get("tool_calls"))]
+    return [str(each["command"]) for each in arguments if isinstance(each, Mapping) and "command" in each]
+
+
+def _tables(value: object) -> list[Mapping[str, Any]]:
+    """Return the tables of a list: a document that somebody else wrote holds anything."""
+    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
 
 
 def _text(content: object) -> str:

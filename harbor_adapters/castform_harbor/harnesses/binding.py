@@ -59,6 +59,7 @@ def make_binding(
         )
     limits = [word.replace("{N}", str(options.max_turns)) for word in turns or () if options.max_turns]
     where = options.program or program
+    python = where if program == "python3" else "python3"
     section = make_section(
         {
             "name": name,
@@ -66,7 +67,9 @@ def make_binding(
             "command": [where, *command[:1], *limits, *options.args, *command[1:]],
             "env": {**env, **options.env},
             "check": check or f"command -v {shlex.quote(where)}",
-            "install": install_scripts(package, source, options.version) if options.install else (),
+            "install": install_scripts(package, source, options.version, python=python)
+            if options.install
+            else (),
             "timeout_seconds": options.timeout_seconds,
             **more,
         },
@@ -75,15 +78,16 @@ def make_binding(
     return CommandHarness(section=section, extend=extend)
 
 
-def install_scripts(package: str, source: Literal["npm", "pip"], version: str | None) -> tuple[str, ...]:
-    """Return how a package gets into a box that has node or Python."""
+def install_scripts(
+    package: str, source: Literal["npm", "pip"], version: str | None, *, python: str
+) -> tuple[str, ...]:
+    """Return how a package gets into a box that has node or Python, of which `python` is the program."""
     if source == "npm":
         name = shlex.quote(f"{package}@{version or 'latest'}")
         return (f"npm install --global --no-audit --no-fund --silent {name}",)
     name = shlex.quote(f"{package}=={version}" if version else package)
-    return (
-        f"python3 -m pip install --quiet {name} || python3 -m pip install --quiet --break-system-packages {name}",
-    )
+    pip = f"{shlex.quote(python)} -m pip install --quiet"
+    return (f"{pip} {name} || {pip} --break-system-packages {name}",)
 
 
 def copy_skills(target: str) -> str:

@@ -39,10 +39,10 @@ async def run_command(
     max_characters: int,
     marker: str,
 ) -> CommandOutcome:
-    """Run a script. `marker` is a text that no output has: what follows it is the folder at the end."""
+    """Run a script. `marker` is a text that no output has: the line after it is the folder at the end."""
     if len(script.encode("utf-8", "replace")) > MAX_SCRIPT_BYTES or "\0" in script:
         return CommandOutcome(text="[not run: the command is too long]", exit_code=None, cwd=cwd)
-    wrapped = f'exec 2>&1\ntrap \'printf "\\n%s%s" {marker} "$PWD"\' EXIT\n{script}\n'
+    wrapped = f'exec 2>&1\ntrap \'printf "\\n%s%s\\n" {marker} "$PWD"\' EXIT\n{script}\n'
     try:
         done = await sandbox.exec(
             ["sh", "-c", START, "sh", wrapped, cwd or ""],
@@ -55,9 +55,9 @@ async def run_command(
         shown = cut_middle(_text(error.result), max_characters)
         note = f"[killed: it took longer than {timeout_seconds:g} s]"
         return CommandOutcome(text=_join(shown, note), exit_code=None, cwd=cwd)
-    text, found, place = _text(done).rpartition(f"\n{marker}")
-    if not found:
-        text, place = place, ""
+    text, found, rest = _text(done).rpartition(f"\n{marker}")
+    place, _, late = rest.partition("\n") if found else ("", "", rest)
+    text += late  # of what a command left running
     shown = cut_middle(text, max_characters)
     if done.stdout_dropped:
         shown = _join(f"[… {done.stdout_dropped} bytes before this are lost]", shown)

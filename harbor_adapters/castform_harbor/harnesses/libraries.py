@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 from importlib.resources import files
 from typing import Literal
 
+from castform.errors import ConfigError
 from castform.harness.command import CommandHarness
 from castform_harbor.harnesses.binding import AgentOptions, make_binding
 
@@ -34,9 +36,14 @@ def make_openai_agents(options: OpenAIAgentsOptions) -> CommandHarness:
 def _make_library(
     name: str, options: AgentOptions, *, package: str, module: str, words: tuple[str, ...]
 ) -> CommandHarness:
+    if options.args:
+        raise ConfigError(
+            f"{name} is a library, whose program takes no more arguments, and args is {list(options.args)}",
+            hint="leave it out; a TOML with [harness] runs a program of your own (docs/harnesses.md)",
+        )
     program = f"run_{name.replace('-', '_')}.py"
     text = files("castform_harbor.harnesses.programs").joinpath(program).read_text("utf-8")
-    python = options.program or "python3"
+    python = shlex.quote(options.program or "python3")
     return make_binding(
         name,
         options,

@@ -21,7 +21,7 @@ from castform.harness.contract import AgentTask, HarnessError, HarnessResult, Ha
 from castform.sandbox.contract import ModelEndpoint, Sandbox
 from castform.section import Section
 from castform_harbor.harnesses.answers import read_answer, replace_surrogates
-from castform_harbor.harnesses.atif_steps import StepLog, make_messages
+from castform_harbor.harnesses.atif_steps import StepLog, append_message, make_messages
 from castform_harbor.harnesses.box_shell import run_command
 from castform_harbor.harnesses.replies import ReadReply, read_reply
 
@@ -99,10 +99,12 @@ class TerminusLite:
         ) as client:
             status: HarnessStatus
             try:
-                async with asyncio.timeout(limit):
+                async with asyncio.timeout(limit) as deadline:
                     await work.begin()
                     status = await work.go_on(client, endpoint.model)
             except TimeoutError:
+                if not deadline.expired():  # the box's own trouble
+                    raise
                 status = "timeout"
             except openai.BadRequestError as error:
                 if error.code not in CONTEXT_CODES:
@@ -199,7 +201,7 @@ class _Work:
 
     def _say(self, role: str, text: str) -> None:
         text = replace_surrogates(text)
-        self.messages.append({"role": role, "content": text})
+        append_message(self.messages, role, text)
         if (
             role == "system"
             or not self.log.steps

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from castform.errors import ConfigError
-from castform.harness import McpServer, load_harness
+from castform.harness import HarnessError, McpServer, load_harness
 
 NAMES = [
     "mini-swe-agent",
@@ -153,3 +153,18 @@ def test_a_limit_of_turns_is_passed_on_or_refused(name):
     else:
         with pytest.raises(ConfigError, match=f"{name} has no limit of turns"):
             load_harness(name, max_turns=17)
+
+
+@pytest.mark.parametrize("name", ["smolagents", "openai-agents"])
+async def test_a_library_is_looked_for_and_installed_in_the_python_that_was_named(name, box, tmp_path):
+    with pytest.raises(ConfigError, match=f"{name} is a library, whose program takes no more arguments"):
+        load_harness(name, args=["--fast"])
+    python = tmp_path / "its own" / "python3"
+    python.parent.mkdir()
+    python.write_text(f'#!/bin/sh\nprintf "%s\\n" "$*" >> "{python.parent}/asked"\n[ "$2" = pip ]\n')
+    python.chmod(0o755)
+    with pytest.raises(HarnessError, match="fails nevertheless"):
+        await load_harness(name, program=str(python)).setup(box)
+    looked, installed, again = (python.parent / "asked").read_text().splitlines()
+    assert looked.startswith("-c import importlib") and again == looked
+    assert installed.startswith("-m pip install")

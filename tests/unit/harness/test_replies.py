@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from castform.sandbox.contract import ExecResult
 from castform_harbor.harnesses.atif_steps import make_messages
-from castform_harbor.harnesses.box_shell import cut_middle
+from castform_harbor.harnesses.box_shell import cut_middle, run_command
 from castform_harbor.harnesses.replies import read_reply
 
 LAW = settings(max_examples=40, deadline=None)
@@ -106,3 +107,30 @@ def test_messages_of_other_agents_documents_are_read():
         {"role": "user", "content": "a.txt"},
         {"role": "assistant", "content": "fine"},
     ]
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [None, 3, "x", [None, "x", 3], [{"source": "agent", "tool_calls": [None, {"arguments": 1}, {}]}]],
+    ids=["none", "number", "text", "items", "calls"],
+)
+def test_a_document_that_is_no_atif_says_nothing(steps):
+    assert [m["content"] for m in make_messages({"steps": steps})] in ([], [""])
+
+
+def test_what_one_side_says_twice_in_a_row_is_one_message():
+    steps = [{"source": "user", "message": "a"}, {"source": "user", "message": "b", "observation": "odd"}]
+    assert make_messages({"steps": steps}) == [{"role": "user", "content": "a\n\nb"}]
+
+
+class SaidBox:
+    """A box in which a program that was left running prints once the shell has said where it ended."""
+
+    async def exec(self, command, **more):
+        return ExecResult(exit_code=0, stdout=b"soon\n\nmark-/work dir\nlate\n")
+
+
+async def test_what_a_command_left_running_prints_is_no_part_of_a_folder():
+    limits = {"timeout_seconds": 1.0, "max_characters": 100}
+    done = await run_command(SaidBox(), "ls &", cwd="/", user=None, env={}, marker="mark-", **limits)
+    assert (done.cwd, done.text) == ("/work dir", "soon\nlate")

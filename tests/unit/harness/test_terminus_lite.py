@@ -8,7 +8,8 @@ from types import SimpleNamespace
 import pytest
 
 from castform.harness import HarnessError, load_harness
-from castform.sandbox.contract import ModelEndpoint
+from castform.sandbox.contract import ExecResult, ModelEndpoint
+from castform.sandbox.errors import ExecTimeoutError
 from castform.testing.mock_endpoint import MockEndpoint
 from castform.testing.troubles import every, rate_limited
 from castform_harbor.harnesses.answers import read_answer
@@ -132,6 +133,31 @@ async def test_it_goes_on_from_what_was_said_before(box, make_task, play):
     assert [m["role"] for m in said] == ["system", "user", "assistant", "user", "assistant", "user"]
     assert said[1]["content"] == "first" and said[3]["content"] == "(no output)"
     assert said[4]["content"] == "DONE" and said[5]["content"] == "second"
+
+
+async def test_a_new_task_after_an_observation_is_one_turn_of_the_user(box, make_task, play):
+    call = {"tool_call_id": "1", "arguments": {"command": "ls"}}
+    seen = {"results": [{"source_call_id": "1", "content": "a.txt"}]}
+    steps = [{"source": "agent", "message": "", "tool_calls": [call], "observation": seen}]
+    model, server = play("DONE")
+    task = make_task("go on", trajectory={"steps": [{"source": "user", "message": "go"}, *steps]})
+    await load_harness("terminus-lite").run(task, box, model)
+    said = server.asked[0].body["messages"]
+    assert [m["role"] for m in said] == ["system", "user", "assistant", "user"]
+    assert said[3]["content"] == "a.txt\n\ngo on"
+
+
+class SlowBox:
+    """A box whose commands take longer than they may."""
+
+    async def exec(self, command, **more):
+        raise ExecTimeoutError("find took longer than 60 s", result=ExecResult(exit_code=137))
+
+
+async def test_time_that_the_box_took_is_not_the_agents(make_task, play):
+    model, _ = play("DONE")
+    with pytest.raises(ExecTimeoutError):
+        await load_harness("terminus-lite").run(make_task(skills_dir="/skills"), SlowBox(), model)
 
 
 async def test_skills_are_named_in_the_task(box, make_task, play, tmp_path):
