@@ -199,7 +199,7 @@ def run_inside(arguments: argparse.Namespace, folder: Path) -> None:
 
     report = asyncio.run(run_until_told())
     until = time.monotonic() + LOOK_SECONDS
-    while threading.active_count() > 1 and time.monotonic() < until:  # a pool's threads end after its shutdown
+    while threading.active_count() > 1 and time.monotonic() < until:  # pools end late
         time.sleep(0.01)
     report.threads_left = threading.active_count() - 1
     (folder / "report.json").write_text(json.dumps(asdict(report)))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
+from typing import Self
 
 from castform.calls import ModelCall
 
@@ -33,10 +34,8 @@ class CallFidelity:
     failed_calls: int = 0
     """The engine gave no reply; the rollout is not scored."""
 
-    def __add__(self, other: CallFidelity) -> CallFidelity:
-        return CallFidelity(
-            **{f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(CallFidelity)}
-        )
+    def __add__(self, other: Self) -> Self:
+        return type(self)(**{f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)})
 
     def describe(self) -> str:
         """Return one line for people."""

@@ -8,18 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from benchmax.envs.harbor.reasons import GRADED_AGENT_FAILURES, find_failure
+
 MAX_RESULT_BYTES = 64 << 20
 CANCELLED = "CancelledError"
-GRADED = frozenset(
-    {
-        "AgentTimeoutError",
-        "NonZeroAgentExitCodeError",
-        "ContextLengthExceededError",
-        "ContextWindowExceededError",
-        "OutputLengthExceededError",
-    }
-)
-"""Harbor's names for what an agent brings on itself; its verdict holds. An unknown name says nothing of the kind."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,34 +47,37 @@ def read_job(job: Path, tasks: Sequence[Path]) -> dict[Path, list[RealTrial]]:
 def read_trial(folder: Path) -> RealTrial | None:
     """Return a trial from its folder; None where not even its config tells which task it was of.
 
-    A result.json that is missing, empty or cut short is a `problem`. An exception of a step counts
-    like the trial's own, and one that is not the agent's doing takes the reward away.
+    A result.json that is missing, empty, cut short or of another shape is a `problem`. An exception of
+    a step counts like the trial's own, and one that is not the agent's doing takes the reward away.
     """
     config, _ = _read_json(folder / "config.json")
-    path = config.get("task", {}).get("path")
+    source = config.get("task")
+    path = source.get("path") if isinstance(source, dict) else None
     if not isinstance(path, str):
         return None
     task = Path(path)
     document, problem = _read_json(folder / "result.json")
+    verdict = document.get("verifier_result")
+    rewards = verdict.get("rewards") if isinstance(verdict, dict) else None
+    if problem is None and not _are_rewards(rewards):
+        problem = f"has rewards that are none: {str(rewards)[:200]}"
     if problem is not None:
         return RealTrial(task=task, trial_dir=folder, problem=f"result.json {problem}")
-    failures = [
-        document.get("exception_info"),
-        *(step.get("exception_info") for step in document.get("step_results") or ()),
-    ]
-    failures = [failure for failure in failures if failure]
-    blamed = next(
-        (f for f in failures if f.get("exception_type") not in GRADED), failures[0] if failures else None
-    )
-    name = str(blamed["exception_type"]) if blamed else None
-    rewards = (document.get("verifier_result") or {}).get("rewards") or None
+    failure = find_failure(document)
+    name = None if failure is None else str(failure["exception_type"])
     return RealTrial(
         task=task,
         trial_dir=folder,
-        rewards=rewards if name is None or name in GRADED else None,
+        rewards=(rewards or None) if name is None or name in GRADED_AGENT_FAILURES else None,
         exception_type=name,
-        exception_message=str(blamed.get("exception_message") or "") if blamed else "",
+        exception_message=str(failure.get("exception_message") or "") if failure else "",
         document=document,
+    )
+
+
+def _are_rewards(value: object) -> bool:
+    return value is None or (
+        isinstance(value, dict) and all(isinstance(each, (int, float)) for each in value.values())
     )
 
 

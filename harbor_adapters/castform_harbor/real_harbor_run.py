@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from castform.errors import CastformError, UsageError
+from castform.sandbox.teardown import finish
 from castform_harbor.real_harbor import RealHarbor, find_real_harbor
 from castform_harbor.real_harbor_results import RealTrial, read_job
 from castform_harbor.task import load_task
@@ -30,6 +31,8 @@ LABEL_VARIABLE = "CASTFORM_HARBOR_LABEL"
 INSIDE = Path(__file__).parent / "inside_harbor"
 STOP_GRACE_SECONDS = 60.0
 """From the one SIGTERM, on which Harbor stops its boxes, to SIGKILL."""
+DOCKER_SECONDS = 60.0
+"""For one command that clears up: an engine that hangs keeps nobody waiting."""
 LOG_FILE = "harbor.log"
 MAX_LOG_TAIL = 2000
 _PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "DOCKER_HOST", "DOCKER_CONFIG", "SSL_CERT_FILE")
@@ -48,7 +51,7 @@ class RealJob:
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Of harbor's process: keys of services, values for `${VAR}` in tasks."""
     timeout_seconds: float | None = None
-    """For the whole job; what has finished by then is kept."""
+    """For the whole job, with the tasks that are run again alone; what has finished by then is kept."""
     timeout_multiplier: float = 1.0
     more: Mapping[str, Any] = field(default_factory=dict)
     """Further fields of Harbor's JobConfig."""
@@ -67,47 +70,49 @@ async def run_real_harbor(job: RealJob, out: Path, *, harbor: RealHarbor | None 
     faults = {task: fault for task in job.tasks if (fault := await asyncio.to_thread(_find_fault, task))}
     sound = [task for task in job.tasks if task not in faults]
     found: dict[Path, RealTrial] = {}
+    now = asyncio.get_running_loop().time
+    end = None if job.timeout_seconds is None else now() + job.timeout_seconds
     if sound:
-        found, timed_out = await _run_batch(job, sound, folder / "all", harbor)
-        unfinished = [task for task in sound if not found[task].is_finished]
-        if len(unfinished) > 1 and not timed_out:
-            for number, task in enumerate(unfinished):
-                found |= (await _run_batch(job, [task], folder / f"alone-{number}", harbor))[0]
+        found = await _run_batch(job, sound, folder / "all", harbor, end)
+        unfinished = [task for task in sound if not found[task].is_finished] if len(sound) > 1 else []
+        for number, task in enumerate(unfinished):
+            if end is None or now() < end:
+                found |= await _run_batch(job, [task], folder / f"alone-{number}", harbor, end)
     return [
         RealTrial(task=task, problem=faults[task]) if task in faults else found[task] for task in job.tasks
     ]
 
 
 async def _run_batch(
-    job: RealJob, tasks: Sequence[Path], folder: Path, harbor: RealHarbor
-) -> tuple[dict[Path, RealTrial], bool]:
-    """Return a trial for each task, and whether the job was stopped for the time it took."""
+    job: RealJob, tasks: Sequence[Path], folder: Path, harbor: RealHarbor, end: float | None
+) -> dict[Path, RealTrial]:
+    """Return a trial for each task. `end`: of the whole job, on the event loop's clock."""
     label = uuid.uuid4().hex
     name = f"job-{label[:12]}"
     try:
-        ending, timed_out = await _run_process(job, tasks, folder, name, label, harbor)
+        ending = await _run_process(job, tasks, folder, name, label, harbor, end)
     finally:
-        await asyncio.shield(remove_containers(label))
+        await finish(remove_containers(label))
     by_task = await asyncio.to_thread(read_job, folder / name, tasks)
-    found = {
-        task: (by_task[task.resolve()] or [RealTrial(task=task, problem=f"harbor left no trial ({ending})")])[
-            -1
-        ]
-        for task in tasks
-    }
-    return found, timed_out
+    none = {task: RealTrial(task=task, problem=f"harbor left no trial ({ending})") for task in tasks}
+    return {task: (by_task[task.resolve()] or [none[task]])[-1] for task in tasks}
 
 
 async def _run_process(
-    job: RealJob, tasks: Sequence[Path], folder: Path, name: str, label: str, harbor: RealHarbor
-) -> tuple[str, bool]:
-    """Run one `harbor run` to its end, or stop it; say how it ended, and whether it took too long."""
+    job: RealJob,
+    tasks: Sequence[Path],
+    folder: Path,
+    name: str,
+    label: str,
+    harbor: RealHarbor,
+    end: float | None,
+) -> str:
+    """Run one `harbor run` to its end, or stop it; say how it ended."""
     await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="castform-harbor-") as private:
         config = Path(private) / "job.json"
         await asyncio.to_thread(_write_private, config, make_job_config(job, tasks, folder, name))
-        log = (folder / LOG_FILE).open("wb")
-        with log:
+        with (folder / LOG_FILE).open("wb") as log:
             process = await asyncio.create_subprocess_exec(
                 harbor.command,
                 "run",
@@ -123,16 +128,14 @@ async def _run_process(
                 start_new_session=True,
             )
         try:
-            async with asyncio.timeout(job.timeout_seconds):
+            async with asyncio.timeout_at(end):
                 await process.wait()
         except TimeoutError:
-            await asyncio.shield(_stop(process))
-            return f"it took longer than {job.timeout_seconds:g} s", True
-        except asyncio.CancelledError:
-            await asyncio.shield(_stop(process))
-            raise
+            return f"the job took longer than {job.timeout_seconds:g} s"
+        finally:
+            await finish(_stop(process))
     tail = await asyncio.to_thread(_read_tail, folder / LOG_FILE)
-    return f"exit code {process.returncode}: {tail}", False
+    return f"exit code {process.returncode}: {tail}"
 
 
 def make_job_config(job: RealJob, tasks: Sequence[Path], folder: Path, name: str) -> dict[str, Any]:
@@ -166,7 +169,8 @@ def make_environment(job: RealJob, label: str, host: Mapping[str, str]) -> dict[
 
 
 async def _stop(process: asyncio.subprocess.Process) -> None:
-    """End harbor: one SIGTERM, since a second would make it leave its boxes behind, then SIGKILL."""
+    """End harbor, unless it ended by itself: one SIGTERM, since a second would make it leave its boxes
+    behind, then SIGKILL."""
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError):
             process.send_signal(signal.SIGTERM)
@@ -200,7 +204,15 @@ async def _docker(*words: str) -> str:
         )
     except FileNotFoundError:
         return ""
-    output, _ = await process.communicate()
+    try:
+        async with asyncio.timeout(DOCKER_SECONDS):
+            output, _ = await process.communicate()
+    except TimeoutError:
+        return ""
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
     return output.decode("utf-8", "replace")
 
 

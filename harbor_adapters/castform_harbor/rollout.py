@@ -7,7 +7,6 @@ trial could do (a name that does not exist, a task that is not whole, no Docker)
 from __future__ import annotations
 
 import asyncio
-import json
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -16,15 +15,20 @@ from typing import Any
 
 from benchmax.envs.harbor.bundled_agent import BundledHarborAgent
 from benchmax.envs.harbor.configs import ArtifactConfig, HarborConfig
-from benchmax.envs.harbor.reasons import EXCEPTION_REASONS, GRADED_AGENT_FAILURES, reason_of_metadata
+from benchmax.envs.harbor.reasons import (
+    EXCEPTION_REASONS,
+    GRADED_AGENT_FAILURES,
+    find_failure,
+    reason_of_metadata,
+)
 from benchmax.envs.harbor.trial import HarborTrial, HarborTrialResult, HarborTrialTemplate
 from castform.errors import UsageError
 from castform.harness.contract import Harness, HarnessError
 from castform.sandbox.contract import Capabilities, ModelEndpoint, SandboxProvider
 from castform.sandbox.errors import SandboxBuildError, SandboxError
-from castform_harbor.output import CONFIG_FILE, LOCK_FILE, RESULT_FILE
+from castform_harbor.output import CONFIG_FILE, LOCK_FILE, RESULT_FILE, read_json
 from castform_harbor.reference_agents import REFERENCE_AGENTS, make_reference_agent
-from castform_harbor.support import allows_fresh_verifier, check_supported, find_unsupported
+from castform_harbor.support import allows_fresh_verifier, find_unsupported
 from castform_harbor.task import HarborTask, load_task
 from castform_harbor.task_config import Artifact
 from castform_harbor.trial import run_trial
@@ -33,7 +37,7 @@ from castform_harbor.trial_types import GRADED, TrialOptions, TrialOutcome, Tria
 HONOURED: Mapping[str, frozenset[str]] = {
     "agent": frozenset({"name", "kwargs", "env", "override_timeout_sec", "max_timeout_sec"}),
     "environment": frozenset(
-        {"type", "delete", "kwargs", "env", "override_cpus", "override_memory_mb", "override_storage_mb"}
+        {"type", "kwargs", "env", "override_cpus", "override_memory_mb", "override_storage_mb"}
     ),
     "verifier": frozenset({"override_timeout_sec", "env"}),
 }
@@ -77,7 +81,7 @@ class OwnTrialRunner:
     def __init__(self) -> None:
         self._providers: dict[str, SandboxProvider] = {}
         self._harnesses: dict[str, Harness] = {}
-        self._tasks: dict[Path, HarborTask] = {}
+        self._tasks: dict[Path, tuple[str, HarborTask]] = {}
 
     def check(self, template: HarborTrialTemplate, tasks: Sequence[tuple[str, Path]]) -> None:
         """UsageError: fields or names that mean nothing here, tasks that are not whole or ask for what no
@@ -95,7 +99,7 @@ class OwnTrialRunner:
             faults += [f"{name}: {problem}" for problem in find_unsupported(task, EVERYTHING)]
             if not _can_verify(task, options):
                 without.append(name)
-            self._tasks[folder] = task
+            self._tasks[folder] = (name, task)
         _refuse(faults, len(tasks))
         if without:
             raise UsageError(
@@ -110,11 +114,9 @@ class OwnTrialRunner:
         provider = self._provider(template)
         capabilities, options = await provider.check(), make_options(template)
         faults = []
-        for folder, task in self._tasks.items():
-            try:
-                check_supported(override_resources(task, template), capabilities, options)
-            except UsageError as error:
-                faults.append(f"{folder.name}: {error}")
+        for name, task in self._tasks.values():
+            found = find_unsupported(override_resources(task, template), capabilities, options)
+            faults += [f"{name}: {problem}" for problem in found]
         _refuse(faults, len(self._tasks))
 
     async def run(self, trial: HarborTrial) -> HarborTrialResult:
@@ -205,16 +207,9 @@ def read_outcome(outcome: TrialOutcome) -> HarborTrialResult:
 
 def _read_exception(folder: Path) -> str | None:
     """Return the name under which result.json has what ended the trial: no step's graded failure did."""
-    try:
-        document = json.loads((folder / RESULT_FILE).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    found = [
-        document.get("exception_info"),
-        *(step.get("exception_info") for step in document["step_results"] or ()),
-    ]
-    names = [str(item["exception_type"]) for item in found if item]
-    return next((name for name in names if name not in GRADED_AGENT_FAILURES), None)
+    failure = find_failure(read_json(folder / RESULT_FILE) or {})
+    name = None if failure is None else str(failure["exception_type"])
+    return None if name in GRADED_AGENT_FAILURES else name
 
 
 def describe_failure(error: Exception, trial_dir: Path) -> HarborTrialResult:
@@ -300,7 +295,11 @@ def _can_verify(task: HarborTask, options: TrialOptions) -> bool:
 
 def _refuse(faults: Sequence[str], tasks: int) -> None:
     if faults:
-        raise UsageError("\n  ".join([f"{tasks} tasks, and not all can be run:", *faults[:_SHOWN]]))
+        more = [f"and {len(faults) - _SHOWN} more"] if len(faults) > _SHOWN else []
+        raise UsageError(
+            "\n  ".join([f"not all of the tasks ({tasks}) can be run here:", *faults[:_SHOWN], *more]),
+            hint="another sandbox may have it; `castform sandbox check` shows what each one holds to",
+        )
 
 
 def _load_agent(name: str, kwargs: Mapping[str, Any]) -> Harness:

@@ -76,6 +76,16 @@ def test_an_unchanged_environment_scores_the_same(place, run_id):
     assert (data["changed"], data["environment_changes"], data["saved_run_id"]) == ([], [], None)
 
 
+def test_nothing_is_scored_where_the_environment_cannot_run(place, run_id):
+    (place / "sums.py").write_text(
+        ENVIRONMENT + "\n    async def check_ready(self):\n        raise OSError('no engine at port 9')\n"
+    )
+    code, out, err = castform(place, "rescore", run_id, "--save")
+    assert (code, out) == (3, "") and "no engine at port 9" in err
+    _, out, _ = castform(place, "runs", "list", "--json")
+    assert [run["run_id"] for run in json.loads(out)] == [run_id]
+
+
 def test_the_calls_to_a_server_are_kept(place, run_id):
     log = place / "home" / "runs" / run_id / "calls" / "gateway.jsonl"
     calls = list(read_calls(log))

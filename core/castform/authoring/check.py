@@ -22,6 +22,7 @@ from castform.authoring.fresh_venv import (
     read_requirements,
 )
 from castform.authoring.metadata import check_metadata
+from castform.authoring.own_tests import CHECK as OWN_TESTS
 from castform.authoring.own_tests import run_own_tests
 from castform.authoring.project import Project, read_project
 from castform.authoring.report import CheckReport, CheckRow, fails, passes, unchecked
@@ -105,10 +106,16 @@ def _check_installed(
     yield from _check_plugins(told["plugins"])
     rows, extras_installed = _install_extras(fresh, built, told["environments"])
     yield from rows
+    missing = False
     for environment in told["environments"] if extras_installed else ():
-        yield from _check_environment(environment["id"], options, fresh, work, project, say)
+        for row in _check_environment(environment["id"], options, fresh, work, project, say):
+            missing = missing or row.missing
+            yield row
     if not told["environments"] and all(plugin["ok"] for plugin in told["plugins"]):
         yield unchecked("environments", "the plugin registers none")
+    if missing:  # what they would say of it is known
+        yield unchecked(OWN_TESTS, "what an environment needs is missing")
+        return
     say("running the plugin's own tests")
     yield run_own_tests(project, built, fresh, work)
 
@@ -194,6 +201,9 @@ def _check_environment(
     if any("error" in told.get(split, {}) for split in ("train", "eval")):
         yield unchecked(f"conforms {id}", "its data cannot be read")
         return
+    if "not_ready" in told:
+        yield judge_not_ready(id, told["not_ready"])
+        return
     yield judge_rules(id, told, ending)
     if options.certify:
         say(f"certifying {id}")
@@ -204,6 +214,14 @@ def _describe_error(check: str, error: dict[str, Any] | None, ending: str) -> Ch
     if error is None:
         return fails(check, f"the process {ending}")
     return fails(check, error["message"], hint=error["hint"], details=error["traceback"])
+
+
+def judge_not_ready(id: str, error: dict[str, Any]) -> CheckRow:
+    """Return the row of an environment whose `check_ready` says that no rollout can run here."""
+    check = f"ready {id}"
+    if error["missing"]:
+        return unchecked(check, error["message"], hint=error["hint"], missing=True)
+    return _describe_error(check, error, "")
 
 
 def judge_rules(id: str, told: dict[str, Any], ending: str) -> CheckRow:

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from castform.errors import CastformError
+from castform.errors import CastformError, MissingError
 
 if TYPE_CHECKING:
     from benchmax.envs.shared_types import DatasetSplit
@@ -64,7 +64,7 @@ def examine_plugins(answer: Path, *, packages: Sequence[str], names: Sequence[st
 
 
 def examine_environment(answer: Path, id: str) -> None:
-    """Load an environment and both splits of its data; when all of it can be read, hold it to the rules."""
+    """Load an environment and both splits of its data; where it can run here, hold it to the rules."""
     told: dict[str, Any] = {}
     try:
         told |= asyncio.run(_load(id))
@@ -73,7 +73,7 @@ def examine_environment(answer: Path, id: str) -> None:
         _write(answer, told)
         return
     _write(answer, told)
-    if any("error" in told[split] for split in SPLITS):
+    if "not_ready" in told or any("error" in told[split] for split in SPLITS):
         return
     if importlib.util.find_spec("hypothesis") is None:
         _write(answer, {**told, "rules": None})
@@ -82,7 +82,7 @@ def examine_environment(answer: Path, id: str) -> None:
 
 
 async def _load(id: str) -> dict[str, Any]:
-    from castform.environments import close_environment, load_examples
+    from castform.environments import check_ready, close_environment, load_examples
     from castform.plugins.environments import load_environment
 
     loaded = load_environment(id)
@@ -94,6 +94,10 @@ async def _load(id: str) -> dict[str, Any]:
                 told[split] = {"examples": len(examples)}
             except Exception as error:  # noqa: BLE001 - the author's code
                 told[split] = {"error": _describe(error)}
+        try:
+            await check_ready(loaded.environment)
+        except CastformError as error:
+            told["not_ready"] = {**_describe(error), "missing": isinstance(error, MissingError)}
     finally:
         await close_environment(loaded.environment)
     return told

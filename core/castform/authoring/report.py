@@ -22,6 +22,8 @@ class CheckRow:
     """What to do about it."""
     details: tuple[str, ...] = ()
     """Further lines: the end of a build's output, broken rules."""
+    missing: bool = False
+    """Unchecked because something that an environment needs is not on this machine."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain data."""
@@ -31,6 +33,7 @@ class CheckRow:
             "found": self.found,
             "hint": self.hint,
             "details": list(self.details),
+            "missing": self.missing,
         }
 
 
@@ -48,6 +51,11 @@ class CheckReport:
     def passed(self) -> bool:
         """Whether nothing failed. What was not checked is no failure, and no success either."""
         return not any(row.status == "fail" for row in self.rows)
+
+    @property
+    def missing(self) -> bool:
+        """Whether an environment could not be looked at for something that is not on this machine."""
+        return any(row.missing for row in self.rows)
 
     def count(self, status: Status) -> int:
         """Return how many rows have a status."""
@@ -74,6 +82,6 @@ def fails(check: str, found: str, *, hint: str | None = None, details: Sequence[
     return CheckRow(check=check, status="fail", found=found, hint=hint, details=tuple(details))
 
 
-def unchecked(check: str, why: str, *, hint: str | None = None) -> CheckRow:
+def unchecked(check: str, why: str, *, hint: str | None = None, missing: bool = False) -> CheckRow:
     """Return the row of something that could not be looked at, and why."""
-    return CheckRow(check=check, status="unchecked", found=why, hint=hint)
+    return CheckRow(check=check, status="unchecked", found=why, hint=hint, missing=missing)

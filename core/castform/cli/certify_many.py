@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from castform.cli.output import print_json, print_note, print_table, print_text
-from castform.errors import UsageError
+from castform.errors import MissingError, UsageError
 
 if TYPE_CHECKING:
     from castform.certify.batch import BatchResult
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from castform.certify.rates import Rate
 
 EXIT_FAULT = 1
+SOMETHING_MISSING = "something_missing"
+"""Code of a failure that says nothing of the environment."""
 MAX_SECONDS = 60.0
 """Of each environment, where the command line does not say."""
 FOR_ONE_ALONE = ("only", "example", "output", "model", "base_url", "adapter")
@@ -63,7 +65,8 @@ def certify_many(
     options: CertifyOptions,
     save: Callable[[Certification], object],
 ) -> int:
-    """Certify each, show progress, then all of them; 1 when one has a fault or could not be looked at.
+    """Certify each, show progress, then all of them; 1 when one has a fault or could not be looked at, 3 when
+    that is only because something is missing here.
 
     `save` gets every certification as it comes.
     """
@@ -103,7 +106,14 @@ def certify_many(
         failed, unchecked = (sum(r.verdict == kind for r in results) for kind in ("failed", "unchecked"))
         rest = f", {unchecked} unchecked" if unchecked else ""
         print_text(f"{len(results)} environments, {failed} with a fault{rest}, {seconds:.0f} s")
-    return 0 if passed else EXIT_FAULT
+    if passed:
+        return 0
+    missing = all(result.passed or _is_missing(result) for result in results)
+    return MissingError.exit_code if missing else EXIT_FAULT
+
+
+def _is_missing(result: BatchResult) -> bool:
+    return result.failure is not None and result.failure.code == SOMETHING_MISSING
 
 
 def print_batch(results: Sequence[BatchResult]) -> None:

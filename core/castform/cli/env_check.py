@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from castform.cli.output import print_json, print_note, print_table, print_text
+from castform.errors import MissingError
 
 if TYPE_CHECKING:
     from castform.authoring.report import CheckReport, CheckRow
@@ -29,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Check, print one row a check, and exit 1 when one failed."""
+    """Check, print one row a check. 1: one failed; 3: none did, and something that an environment needs is missing."""
     from castform.authoring.check import CheckOptions, check_plugin
 
     report = check_plugin(
@@ -41,7 +42,9 @@ def run(args: argparse.Namespace) -> int:
         print_json(report.as_dict())
     else:
         _print_report(report)
-    return 0 if report.passed else EXIT_FAILED
+    if not report.passed:
+        return EXIT_FAILED
+    return MissingError.exit_code if report.missing else 0
 
 
 def _print_report(report: CheckReport) -> None:

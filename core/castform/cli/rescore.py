@@ -146,10 +146,11 @@ class _Rescore:
         self.changes: list[str] = []
 
     async def run(self, groups: Sequence[StoredGroup], *, save: bool) -> RescoreReport:
-        from castform.environments import close_environment
+        from castform.environments import check_ready, close_environment
 
         try:
             examples = await self._load_examples(groups)
+            await check_ready(self.loaded.environment)
             return await (self._run_saved if save else self._rescore)(groups, examples)
         finally:
             await close_environment(self.loaded.environment)

@@ -66,11 +66,11 @@ def make_command(
             words += ["--ro-bind", str(host), str(host)]
     words += ["--proc", "/proc", "--dev", "/dev"]
     words += ["--size", str(shm_bytes or _SHM_BYTES), "--tmpfs", "/dev/shm", "--chmod", "1777", "/dev/shm"]
-    words += ["--remount-ro", "/dev"]
     for name, _, target in python.binds:
         words += ["--ro-bind", source(name), target]
     for mask in python.masks:
         words += ["--size", "4096", "--tmpfs", mask, "--remount-ro", mask]
+    words += ["--remount-ro", "/dev"]
     words += ["--clearenv", "--chdir", "/"]
     if python.libraries is not None:
         words += ["--setenv", "LD_LIBRARY_PATH", python.libraries]

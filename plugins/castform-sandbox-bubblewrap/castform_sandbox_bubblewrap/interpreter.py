@@ -13,8 +13,9 @@ import sysconfig
 from dataclasses import dataclass
 from pathlib import Path
 
-HOME = "/run/castform"
-"""In the box."""
+HOME = "/dev/castform"
+"""In the box: below a mount that lies at its top and is read-only. A folder with mounts below it can be renamed,
+and then whatever is put in its place is what the first process would import."""
 PROGRAM = f"{HOME}/runtime/bin/castform-init"
 START = "import sys; sys.path.append('{home}/code'); from castform_sandbox_bubblewrap.inside.init import main; main({descriptor})"
 

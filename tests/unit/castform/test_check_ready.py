@@ -77,6 +77,15 @@ def test_a_check_that_runs_no_rollout_needs_nothing(place, capsys):
     assert main(["env", "certify", "needy.py", "--only", "static"]) == 0
 
 
+@pytest.mark.parametrize(("others", "code"), [([], 3), (["arith/add"], 3), (["broken.py"], 1)])
+def test_many_of_which_some_only_miss_something_end_as_one_does(place, capsys, others, code):
+    (place / "broken.py").write_text("from benchmax.envs import BaseEnv\n")
+    (place / "other.py").write_text(NEEDY)
+    words = ["needy.py", "other.py", *others, "--examples", "2", "--max-seconds", "20", "--jobs", "1"]
+    assert main(["env", "certify", *words]) == code
+    assert "needy.py: unchecked: " in capsys.readouterr().err
+
+
 def test_one_of_many_that_is_not_ready_is_unchecked_and_no_fault(place):
     (result,) = certify_batch([str(place / "needy.py")], jobs=1)
     assert (result.verdict, result.failure.code) == ("unchecked", "something_missing")

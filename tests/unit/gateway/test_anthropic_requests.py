@@ -60,6 +60,10 @@ SAME = {
         "system": [text("x-anthropic-billing-header: cc_version=2.1;"), text("be brief"), text("and kind")],
         "messages": PLAIN["messages"],
     },
+    "billing line in front of the rest": {
+        "system": "x-anthropic-billing-header: cc_version=2.1;\nbe brief\nand kind",
+        "messages": PLAIN["messages"],
+    },
     "redacted and empty thinking": {
         "system": PLAIN["system"],
         "messages": [

@@ -14,6 +14,7 @@ from castform.call_log import CallIndex
 from castform.calls import ModelCall, Sampling
 from castform.errors import RunFailedError
 from castform_trainer.gateway.record import CallLog, decode_call, encode_call, read_calls
+from castform_trainer.gateway.strict_json import DEEPEST, _count_levels
 from castform_trainer.gateway.trajectory import build_segments
 
 REPLY = {"role": "assistant", "content": "hé\u2028llo"}
@@ -100,6 +101,7 @@ from castform_trainer.gateway import Gateway, GatewayEndpoint
 from castform_trainer.gateway.fake_tokenizer import make_fake_tokenizer
 from castform_trainer.gateway.record import read_calls
 
+UNLIMITED = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
 ROUTES = {"chat": "chat/completions", "anthropic": "messages", "responses": "responses"}
 
 def make_body(dialect, turn):
@@ -109,6 +111,7 @@ def make_body(dialect, turn):
     return {"model": "fake", "messages": said, "max_tokens": 20, "stream": turn % 2 == 1}
 
 async def fill(dialect, path):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8000, resource.RLIM_INFINITY))
     gateway = Gateway(FakeEngine(), make_fake_tokenizer(), log_path=path, model_name="fake").start()
     endpoint = GatewayEndpoint(gateway)
     grant = await endpoint.open_session(SessionSpec(session_id="s"))
@@ -121,6 +124,11 @@ async def fill(dialect, path):
                 found["errors"].append([reply.status_code, reply.json()["error"]])
                 if len(found["errors"]) == 2:  # the one that did not fit, and one that is not tried any more
                     break
+        resource.setrlimit(resource.RLIMIT_FSIZE, UNLIMITED)  # there is space again, but the log has a hole
+        retry = {"x-stainless-retry-count": "1"}
+        url, body = f"{grant.base_url}/{ROUTES[dialect]}", make_body(dialect, turn - 1)
+        reply = await client.post(url, json=body, headers=retry)
+        found["errors"].append([reply.status_code, reply.json()["error"]])
     try:
         await endpoint.collect("s")
     except RunFailedError as error:
@@ -131,7 +139,6 @@ async def fill(dialect, path):
     return found
 
 async def main(folder):
-    resource.setrlimit(resource.RLIMIT_FSIZE, (8000, resource.RLIM_INFINITY))
     print(json.dumps({name: await fill(name, folder / f"{name}.jsonl") for name in ROUTES}))
 
 asyncio.run(main(Path(sys.argv[1])))
@@ -151,6 +158,7 @@ def test_on_a_full_disk_no_answer_goes_out_without_its_record_in_any_dialect(tmp
     for dialect, found in every.items():
         assert found["dialects"] == [dialect] * found["answered"] and found["answered"] > 0
         assert found["whole"] and "free some space" in found["run"]
+        assert len(found["errors"]) == 3
         for status, error in found["errors"]:
             assert status == 500
             assert (
@@ -203,3 +211,44 @@ def test_a_log_that_was_begun_before_calls_had_more_fields_is_read_and_gone_on_w
     [segment] = build_segments([older])
     assert [i for i, kept in zip(segment.ids, segment.mask, strict=True) if kept] == [3, 4]
     assert CallIndex(path).read(["s/1/0", "s/0/0"]) == (newer, older)
+
+
+def nest(depth):
+    return "[" * depth + '"]["' + "]" * depth
+
+
+def read_from_below(path, frames):
+    return read_from_below(path, frames - 1) if frames else list(read_calls(path))
+
+
+async def test_what_is_recorded_can_be_read_from_any_stack(make_bench):
+    bench = await make_bench(["hello"])
+    grant = await bench.open()
+    headers = {"Authorization": f"Bearer {grant.api_key}"}
+    found = []
+    for depth in (DEEPEST - 3, DEEPEST - 2, 900):
+        message = f'{{"role": "user", "content": "go", "more": {nest(depth)}}}'
+        body = f'{{"model": "fake", "messages": [{message}]}}'
+        async with bench.http.post(f"{grant.base_url}/chat/completions", data=body, headers=headers) as reply:
+            found.append((reply.status, ((await reply.json()).get("error") or {}).get("code")))
+    assert found == [(200, None), (400, "invalid_json"), (400, "invalid_json")]
+    assert read_from_below(bench.log_path, 600) == await bench.calls()
+
+
+def measure(value):
+    if isinstance(value, dict):
+        return 1 + max(map(measure, value.values()), default=0)
+    return 1 + max(map(measure, value), default=0) if isinstance(value, list) else 0
+
+
+TEXTS = st.text('[]{}"\\\\é,:\n', max_size=6)
+VALUES = st.recursive(
+    TEXTS | st.integers() | st.none(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
+    max_leaves=25,
+)
+
+
+@given(VALUES, st.booleans())
+def test_the_levels_of_json_are_counted_whatever_its_strings_say(value, ascii_only):
+    assert _count_levels(json.dumps(value, ensure_ascii=ascii_only)) == measure(value)

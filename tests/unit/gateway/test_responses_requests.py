@@ -148,6 +148,7 @@ OWN = [
     {"type": "custom", "name": "patch", "format": {"type": "grammar", "syntax": "lark", "definition": "x"}},
     {"type": "local_shell"},
     {"type": "namespace", "name": "agents", "tools": [{"type": "function", "name": "spawn"}]},
+    {"type": "namespace", "name": "mcp__files", "tools": [{"type": "function", "name": "read__all"}]},
     {"type": "function", "name": "not__a_space", "strict": True},
     {"type": "web_search", "external_web_access": True},
 ]
@@ -159,8 +160,9 @@ def tool_call(name, arguments):
 
 CALLS = [
     tool_call("patch", '{"input": "*** Begin Patch\\n"}'),
-    tool_call("local_shell", '{"command": ["ls"], "timeout_ms": 5}'),
+    tool_call("local_shell", '{"command": ["ls"], "timeout_ms": 5, "env": {}}'),
     tool_call("agents__spawn", '{"x": 1}'),
+    tool_call("mcp__files__read__all", "{}"),
     tool_call("not__a_space", "{}"),
 ]
 
@@ -178,7 +180,7 @@ async def test_calls_come_in_the_form_of_their_tools_and_their_echo_is_spliced(m
     asked = [{"role": "user", "content": "go"}]
     status, one = await post(bench, grant, {**about, "input": asked})
     assert status == 200, one
-    custom, shell, spawn, plain = one["output"]
+    custom, shell, spawn, read_all, plain = one["output"]
     assert (custom["type"], custom["name"], custom["input"]) == (
         "custom_tool_call",
         "patch",
@@ -187,6 +189,7 @@ async def test_calls_come_in_the_form_of_their_tools_and_their_echo_is_spliced(m
     assert shell["type"] == "local_shell_call"
     assert shell["action"] == {"type": "exec", "env": {}, "command": ["ls"], "timeout_ms": 5}
     assert (spawn["type"], spawn["namespace"], spawn["name"]) == ("function_call", "agents", "spawn")
+    assert (read_all["namespace"], read_all["name"]) == ("mcp__files", "read__all")
     assert (plain["name"], plain.get("namespace")) == ("not__a_space", None)
     outputs = [
         {"type": f"{item['type']}_output", "call_id": item["call_id"], "output": "ok"}

@@ -51,8 +51,8 @@ def test_an_item_is_found_as_if_every_kept_one_were_looked_at(steps):
     assert found is None or (found.bytes == 7 * len(kept) and set(found.responses) == set(kept))
 
 
-async def post(bench, grant, body):
-    headers = {"Authorization": f"Bearer {grant.api_key}"}
+async def post(bench, grant, body, **more):
+    headers = {"Authorization": f"Bearer {grant.api_key}", **more}
     async with bench.http.post(f"{grant.base_url}/responses", json=body, headers=headers) as reply:
         return reply.status, await reply.json()
 
@@ -76,3 +76,17 @@ async def test_a_session_that_keeps_as_much_as_it_may_says_so_before_it_samples(
     async with bench.http.delete(url, headers=headers) as gone:
         assert gone.status == 200
     assert (await post(bench, grant, {"model": "fake", "input": "go 4"}))[0] == 200
+
+
+@pytest.mark.parametrize(
+    "header", [{"x-stainless-retry-count": "1"}, {"Idempotency-Key": "k"}], ids=["marked", "key"]
+)
+async def test_a_retry_of_the_last_answer_that_fits_gets_that_answer(make_bench, monkeypatch, header):
+    monkeypatch.setattr(store, "MAX_RESPONSES", 1)
+    bench = await make_bench(["hello"])
+    grant = await bench.open()
+    body = {"model": "fake", "input": "go"}
+    status, one = await post(bench, grant, body, **{"Idempotency-Key": "k"})
+    again_status, again = await post(bench, grant, body, **header)
+    assert (status, again_status, again["id"]) == (200, 200, one["id"])
+    assert len(await bench.calls()) == 1 and (await post(bench, grant, body))[0] == 400

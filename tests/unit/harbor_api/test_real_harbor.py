@@ -84,8 +84,10 @@ async def test_an_exception_of_a_step_counts_like_the_trials_own(harbor, make_ta
         ({"text": ""}, "empty"),
         ({"text": '{"verifier_result": {"rew'}, "cut short"),
         ({"text": "[]"}, "no object"),
+        ({"document": {"verifier_result": {"rewards": {"reward": "1"}}}}, "rewards that are none"),
+        ({"document": {"verifier_result": {"rewards": [1]}}}, "rewards that are none"),
     ],
-    ids=["missing", "empty", "cut", "list"],
+    ids=["missing", "empty", "cut", "list", "text", "rewards"],
 )
 async def test_a_result_that_is_not_whole_is_infrastructure_and_no_zero(
     harbor, make_task, tmp_path, script, problem
@@ -112,6 +114,22 @@ async def test_a_task_that_ends_its_batch_costs_its_siblings_nothing(harbor, mak
     found = await run_real_harbor(RealJob(tasks=tasks), tmp_path / "out", harbor=harbor)
     assert [trial.rewards for trial in found] == [{"reward": 1.0}, None, {"reward": 1.0}]
     assert found[1].exception_type == "ValueError"
+
+
+async def test_the_only_sibling_of_a_task_that_ends_its_batch_is_run_again_too(harbor, make_task, tmp_path):
+    tasks = [make_task("one", document=SCORED), make_task("poison", poison=True)]
+    found = await run_real_harbor(RealJob(tasks=tasks), tmp_path / "out", harbor=harbor)
+    assert found[0].rewards == {"reward": 1.0}
+
+
+async def test_a_limit_in_time_is_the_whole_jobs_with_what_is_run_again(harbor, make_task, tmp_path):
+    said = tmp_path / "said"
+    tasks = [make_task("broken", text=""), make_task("hangs", hangs=str(said))]
+    began = time.monotonic()
+    job = RealJob(tasks=tasks, timeout_seconds=1.5)
+    found = await run_real_harbor(job, tmp_path / "out", harbor=harbor)
+    assert "empty" in found[0].problem and time.monotonic() - began < 10
+    assert len(list((tmp_path / "out").rglob("seen.json"))) == 1
 
 
 async def test_a_job_that_takes_too_long_gets_one_signal_and_keeps_what_was_finished(
@@ -142,7 +160,9 @@ async def test_cancelled_it_ends_harbor_before_it_returns(harbor, make_task, tmp
     task = make_task("hangs", hangs=str(said))
     running = asyncio.ensure_future(run_real_harbor(RealJob(tasks=[task]), tmp_path / "out", harbor=harbor))
     await asyncio.to_thread(wait_for, said)
-    running.cancel()
+    for _ in range(3):  # whoever stops it may lose patience
+        running.cancel()
+        await asyncio.wait([running], timeout=0.05)
     with pytest.raises(asyncio.CancelledError):
         await running
     assert said.read_text() == "terminated 1"

@@ -152,6 +152,7 @@ def test_resources_that_are_overridden_win_over_the_tasks(tmp_path):
         ({"agent": AgentConfig(import_path="a:B")}, "import_path"),
         ({"agent": AgentConfig(name="x", resume_trajectory=True)}, "agent.resume_trajectory"),
         ({"environment": EnvironmentConfig(mounts=[])}, "environment.mounts"),
+        ({"environment": EnvironmentConfig(delete=False)}, "environment.delete"),
         ({"verifier": VerifierConfig(include_logs=["*"])}, "verifier.include_logs"),
     ],
 )
@@ -177,6 +178,17 @@ def test_tasks_are_looked_at_before_anything_runs(tmp_path):
         UsageError, match=r"d: .* no whole Harbor task(.|\n)*e: its environment is a Docker Compose"
     ):
         runner.check(template_of(), [workdir, ("d", tmp_path), ("e", composed)])
+
+
+async def test_tasks_that_these_boxes_cannot_run_are_named_as_their_author_did(tmp_path):
+    runner = make_runner()
+    folder = tmp_path / ("f" * 64)
+    shutil.copytree(TASKS / "workdir", folder)
+    loose = template_of(environment=EnvironmentConfig(type="process"))
+    runner.check(loose, [("harbour/ledger", folder)])
+    with pytest.raises(UsageError, match=r"\n  harbour/ledger: its fixed paths"):
+        await runner.check_ready(loose)
+    await runner.aclose()
 
 
 class NoBoxes:

@@ -56,27 +56,27 @@ class ChatService:
         reader: ReplyReader,
         log: CallLog | None,
         *,
-        model_name: str,
         retry_grace_seconds: float,
     ) -> None:
         self._engine = engine
         self._renderer = renderer
         self._reader = reader
         self._log = log
-        self._model_name = model_name
         self._grace = retry_grace_seconds
         self.failure: RunFailedError | None = None
         """Set once the log cannot be written; every later request is refused with it."""
 
-    def begin(self, session: Session, request: ChatRequest, headers: Mapping[str, str]) -> Inflight:
-        """Start to sample for a request, or find the first try of it. Raises ApiError."""
-        key = headers.get("Idempotency-Key") or None
+    def find_first_try(
+        self, session: Session, request: ChatRequest, headers: Mapping[str, str]
+    ) -> Inflight | None:
+        """Return what answers the request that this one repeats; None for a new one. Raises ApiError."""
         is_retry = headers.get(RETRY_HEADER, "0") not in ("", "0")
-        work = session.find_first_try(request, key, is_retry=is_retry)
-        if work is not None:
-            return work
+        return session.find_first_try(request, _read_key(headers), is_retry=is_retry)
+
+    def begin(self, session: Session, request: ChatRequest, headers: Mapping[str, str]) -> Inflight:
+        """Start to sample for a new request. Raises ApiError."""
         lineage = next((headers[name] for name in LINEAGE_HEADERS if name in headers), None)
-        return self._start(session, request, key, lineage and lineage[:LONGEST_LINEAGE])
+        return self._start(session, request, _read_key(headers), lineage and lineage[:LONGEST_LINEAGE])
 
     async def answer(self, session: Session, request: ChatRequest, work: Inflight) -> Answer:
         """Answer a request that has begun. ApiError; a cancelled caller counts as a client that went away."""
@@ -246,10 +246,16 @@ class ChatService:
         with suppress(RunFailedError):  # kept in `failure`, which every later request is answered with
             self._write([call])
         _forget_faults(session, work)
-        session.faults.append(Fault(body_digest=work.request.body_digest, call=call))
+        fault = Fault(body_digest=work.request.body_digest, call=call, next_index=session.next_index)
+        session.faults.append(fault)
 
     def _write(self, calls: Sequence[ModelCall]) -> None:
-        """Append to the log. RunFailedError, which then stays in `failure`, when the disk refuses."""
+        """Append to the log. RunFailedError, which then stays in `failure`, when the disk refuses.
+
+        After that nothing more is written: a log with a hole in it would be taken for a whole one.
+        """
+        if self.failure is not None:
+            raise self.failure
         if self._log is None:
             return
         try:
@@ -351,9 +357,12 @@ class ChatService:
         )
 
 
+def _read_key(headers: Mapping[str, str]) -> str | None:
+    return headers.get("Idempotency-Key") or None
+
+
 def _forget_faults(session: Session, work: Inflight) -> None:
-    digest = work.request.body_digest
-    session.faults = [fault for fault in session.faults if fault.body_digest != digest]
+    session.faults = [fault for fault in session.faults if not fault.is_retried_by(work)]
 
 
 def name_answer(session: Session, work: Inflight) -> str:

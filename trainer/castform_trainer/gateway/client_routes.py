@@ -116,11 +116,9 @@ class _ClientRoutes:
     async def _answer(self, request: web.Request, dialect: Dialect) -> web.StreamResponse:
         session = self._find(request)
         asked = await self._read(request, session, dialect.read)
-        if _is_kept(asked, dialect):
-            check_room(session)
         waiting = Waiting(digest=asked.body_digest.hex()[:24], created=int(time.time()), beats=0)
         try:
-            work = self._gateway.service.begin(session, asked, request.headers)
+            work = self._begin(session, asked, dialect, request)
         except ApiError as error:
             if not asked.stream or error.code not in dialect.streamed_codes:
                 raise
@@ -135,6 +133,16 @@ class _ClientRoutes:
         finally:
             if asking.cancel() or asking.cancelled():  # it may not even have begun to wait
                 self._gateway.service.leave(session, work)
+
+    def _begin(
+        self, session: Session, asked: ChatRequest, dialect: Dialect, request: web.Request
+    ) -> Inflight:
+        first = self._gateway.service.find_first_try(session, asked, request.headers)
+        if first is not None:
+            return first
+        if _is_kept(asked, dialect):
+            check_room(session)
+        return self._gateway.service.begin(session, asked, request.headers)
 
     async def _read(self, request: web.Request, session: Session, read: ReadRequest) -> ChatRequest:
         try:

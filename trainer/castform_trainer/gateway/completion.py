@@ -63,12 +63,12 @@ def list_deltas(reply: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield a message as deltas: role, reasoning, content, then each tool call in pieces."""
     yield {"role": "assistant", "content": "" if reply.get("content") is not None else None}
     for field in ("reasoning_content", "content"):
-        for piece in _cut(reply.get(field) or ""):
+        for piece in cut(reply.get(field) or ""):
             yield {field: piece}
     for place, call in enumerate(reply.get("tool_calls") or ()):
         function = {"name": call["function"]["name"], "arguments": ""}
         yield {"tool_calls": [{"index": place, "id": call["id"], "type": "function", "function": function}]}
-        for piece in _cut(call["function"]["arguments"]):
+        for piece in cut(call["function"]["arguments"]):
             yield {"tool_calls": [{"index": place, "function": {"arguments": piece}}]}
 
 
@@ -118,7 +118,8 @@ def _merge_call(calls: dict[int, dict[str, Any]], entry: Mapping[str, Any]) -> N
     call["function"]["arguments"] += function.get("arguments") or ""
 
 
-def _cut(text: str) -> Iterator[str]:
+def cut(text: str) -> Iterator[str]:
+    """Yield a text in the pieces that are streamed."""
     return (text[start : start + PIECE] for start in range(0, len(text), PIECE))
 
 

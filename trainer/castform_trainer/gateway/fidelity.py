@@ -3,56 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass
 
 from castform.calls import ModelCall
 from castform.errors import RunFailedError
+from castform.fidelity import CallFidelity, count_calls
 from castform_trainer.gateway.trajectory import Segment, Unchosen, build_tree, choose_trained
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Fidelity:
-    """Counts over calls (one a reply) and tokens. They add up with `+`."""
+class Fidelity(CallFidelity):
+    """Besides what any reader of calls counts, what becomes of the sampled tokens."""
 
-    first_calls: int = 0
-    spliced_calls: int = 0
-    forked_calls: int = 0
-    first_tokens: int = 0
-    """Prompt tokens of calls that continued nothing."""
-    spliced_tokens: int = 0
-    forked_tokens: int = 0
-    sampled_tokens: int = 0
-    """What the engine sampled, in all calls."""
     trained_tokens: int = 0
-    aborted_tokens: int = 0
-    """Sampled, but the client went away or the session ended."""
     unchosen_tokens: int = 0
     """Sampled as one of several replies, and not continued."""
     broken_calls: int = 0
     """Said to be spliced, but not starting with the ids of an earlier call: 0 by construction."""
 
-    def __add__(self, other: Fidelity) -> Fidelity:
-        return Fidelity(**{f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)})
-
 
 def count_fidelity(calls: Sequence[ModelCall], *, unchosen: Unchosen = "mask") -> Fidelity:
-    """Return the counts of one rollout. sampled = trained + aborted + unchosen, always."""
+    """Return the counts of one rollout. sampled = trained + aborted + unchosen, always.
+
+    Raises UntrainableCallError for a call whose token data is missing or does not add up.
+    """
     nodes = build_tree(calls)
     trained = choose_trained(nodes, unchosen=unchosen)
-    counts = dict.fromkeys((f.name for f in fields(Fidelity)), 0)
-    for node in nodes:
-        call, size = node.call, len(node.sampled)
-        counts[f"{call.splice}_calls"] += 1
-        counts[f"{call.splice}_tokens"] += len(node.prompt)
-        counts["sampled_tokens"] += size
-        counts["broken_calls"] += call.splice == "spliced" and node.parent is None
-        if call.call_id in trained:
-            counts["trained_tokens"] += size
-        elif call.finish_reason == "abort":
-            counts["aborted_tokens"] += size
-        else:
-            counts["unchosen_tokens"] += size
-    return Fidelity(**counts)
+    kept = [node for node in nodes if node.call.call_id in trained]
+    left = [n for n in nodes if n.call.call_id not in trained and n.call.finish_reason != "abort"]
+    return Fidelity(
+        **asdict(count_calls(calls) or CallFidelity()),
+        trained_tokens=sum(len(node.sampled) for node in kept),
+        unchosen_tokens=sum(len(node.sampled) for node in left),
+        broken_calls=sum(node.call.splice == "spliced" and node.parent is None for node in nodes),
+    )
 
 
 EngineLog = Mapping[str, tuple[Sequence[int], Sequence[int]]]

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from castform_trainer.gateway.errors import ApiError
+from castform_trainer.gateway.strict_json import parse_json
 
 ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
 Message = dict[str, Any]
@@ -101,7 +102,7 @@ def parse_arguments(text: str) -> Any:
     if not text.strip():
         return {}
     try:
-        value = json.loads(text)
+        value = parse_json(text)
     except (ValueError, RecursionError):
         return text
     return value if isinstance(value, dict) else text

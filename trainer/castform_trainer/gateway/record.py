@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from castform.call_log import decode_call, encode_call, read_calls
@@ -40,7 +41,8 @@ class CallLog:
             while written < len(data):
                 written += os.write(self._file, data[written:])
         except OSError as error:
-            os.ftruncate(self._file, self._size)
+            with suppress(OSError):  # then the next one to open the log cuts the torn line off
+                os.ftruncate(self._file, self._size)
             raise RunFailedError(
                 f"cannot record a model call in {self.path}: {error.strerror}",
                 hint="free some space on this disk, then resume the run",

@@ -33,7 +33,6 @@ class ChatRequest:
     stream: bool
     stream_usage: bool
     logprobs: bool
-    parse_calls: bool
     body_digest: bytes
     dialect: str = "chat"
     model: str
@@ -143,7 +142,6 @@ def make_request(
         stream=stream,
         stream_usage=False,
         logprobs=False,
-        parse_calls=bool(tools),
         body_digest=hashlib.blake2b(dialect.encode() + data, digest_size=20).digest(),
         details=details or {},
     )

@@ -122,7 +122,6 @@ class Gateway:
                 renderer,
                 reader,
                 self._log,
-                model_name=self.model_name,
                 retry_grace_seconds=self._grace,
             )
         except BaseException:

@@ -47,6 +47,12 @@ class Fault:
     body_digest: bytes
     call: ModelCall
     """What was asked; it has no token data and says what failed in `error`."""
+    next_index: int
+    """Requests from this index on began after it had failed."""
+
+    def is_retried_by(self, work: Inflight) -> bool:
+        """Tell whether a request is a later try of this one, and no equal one that ran beside it."""
+        return work.request.body_digest == self.body_digest and work.index >= self.next_index
 
 
 @dataclass(kw_only=True, eq=False, slots=True)
@@ -69,7 +75,8 @@ class Session:
     def find_first_try(self, request: ChatRequest, key: str | None, *, is_retry: bool) -> Inflight | None:
         """Return the request that this one repeats: same idempotency key, or a marked retry of the same body.
 
-        Of several equal requests, one whose client has gone comes first.
+        Of several equal requests, one whose client has gone comes first. What ran beside a try that
+        failed is no try of the same request.
         """
         if key is not None:
             for earlier in self.inflight:
@@ -81,7 +88,14 @@ class Session:
                     return earlier
         if not is_retry:
             return None
-        same = [e for e in self.inflight if e.request.body_digest == request.body_digest and not e.abandoned]
+        faults = [fault for fault in self.faults if fault.body_digest == request.body_digest]
+        same = [
+            earlier
+            for earlier in self.inflight
+            if earlier.request.body_digest == request.body_digest
+            and not earlier.abandoned
+            and all(fault.is_retried_by(earlier) for fault in faults)
+        ]
         return next((e for e in same if not e.waiters and e.calls is None), same[-1] if same else None)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import tempfile
 import tomllib
@@ -19,9 +20,10 @@ if TYPE_CHECKING:
 
 SINGLE_FILES = ("task.toml", "instruction.md", "README.md", "trajectory.json")
 FOLDERS = ("environment", "tests", "solution", "steps")
-DEFAULT_IGNORES = ("__pycache__/", "*.pyc", ".DS_Store", "*.swp", "*.swo", "*~")
 IGNORE_FILE = ".harborignore"
-_SCOPES = (("tests",), ("solution",), ("steps", None, "tests"), ("steps", None, "solution"))
+_LITTER_ENDINGS = (".pyc", ".swp", ".swo", "~")
+
+LeavesOut = Callable[[Path], bool]
 
 
 def is_task(folder: Path) -> bool:
@@ -55,25 +57,35 @@ _TEST_FILES = ("test.sh", "test.bat", "Dockerfile", "docker-compose.yaml")
 
 
 def hash_task(folder: Path) -> str:
-    """Return the content hash of a task (64 hex digits). ValueError: a link leads out of it."""
-    digest = hashlib.sha256()
-    for path in list_task_files(folder):
-        content = hashlib.sha256((folder / path).read_bytes()).hexdigest()
-        digest.update(f"{path}\0{content}\n".encode())
-    return digest.hexdigest()
+    """Return the content hash of a task (64 hex digits).
+
+    ValueError: a link leads out of it, or a file of ignore rules cannot be used.
+    """
+    check_links(folder)
+    return hash_content(folder)
 
 
-def list_task_files(folder: Path) -> list[str]:
+def hash_content(folder: Path, leaves_out: LeavesOut | None = None) -> str:
+    """Return the content hash of a task whose links were checked. `leaves_out`: its make_ignore, made before."""
+    found = hashlib.sha256()
+    for path in list_task_files(folder, leaves_out):
+        with (folder / path).open("rb") as file:
+            content = hashlib.file_digest(file, "sha256").hexdigest()
+        found.update(f"{path}\0{content}\n".encode())
+    return found.hexdigest()
+
+
+def list_task_files(folder: Path, leaves_out: LeavesOut | None = None) -> list[str]:
     """Return the files that count, as sorted POSIX paths: without those that .gitignore, or the usual
     litter patterns where there is none, and .harborignore leave out."""
-    check_links(folder)
-    found = [name for name in SINGLE_FILES if (folder / name).is_file()]
-    left_out = _make_harbor_ignore(folder)
+    leaves_out = leaves_out or make_ignore(folder)
+    found = [folder / name for name in SINGLE_FILES if (folder / name).is_file()]
     for name in FOLDERS:
-        if (folder / name).is_dir():
-            found += [path.relative_to(folder).as_posix() for path in _walk(folder / name, left_out)]
-    is_ignored = _make_git_ignore(folder)
-    return sorted(path for path in found if not is_ignored(path))
+        if (folder / name).is_dir() and not leaves_out(folder / name):
+            found += _list_below(folder / name, leaves_out)
+    is_unhashed = _make_git_ignore(folder)
+    names = sorted(path.relative_to(folder).as_posix() for path in found)
+    return [name for name in names if not is_unhashed(name)]
 
 
 def copy_snapshot(source: Path, target: Path, content_hash: str) -> None:
@@ -112,94 +124,108 @@ def _check_hash(folder: Path, wanted: str, source: Path) -> None:
         raise ValueError(f"{folder} does not hold the content {wanted} of {source}; remove it and try again")
 
 
-def _walk(folder: Path, left_out: Callable[[Path], bool]) -> Iterator[Path]:
-    if left_out(folder):
-        return
-    for path in sorted(folder.iterdir()):
-        if left_out(path):
+def _list_below(folder: Path, leaves_out: LeavesOut) -> Iterator[Path]:
+    for path in folder.iterdir():
+        if leaves_out(path):
             continue
-        if path.is_dir() and not path.is_symlink():
-            yield from _walk(path, left_out)
-        elif path.is_file():
+        if path.is_file():
             yield path
+        elif path.is_dir() and not path.is_symlink():
+            yield from _list_below(path, leaves_out)
 
 
-def _make_git_ignore(folder: Path) -> Callable[[str], bool]:
-    file = folder / ".gitignore"
-    if file.is_file():
-        from pathspec import PathSpec  # as Harbor: the last rule that matches decides, no folder's is final
+def make_ignore(task: Path) -> LeavesOut:
+    """Return whether a path below tests/ or solution/, of the task or of a step, is left out.
 
-        spec = PathSpec.from_lines("gitignore", file.read_text(encoding="utf-8").splitlines())
-        return spec.match_file
-    return _is_litter
-
-
-def _is_litter(path: str) -> bool:
-    pure = PurePosixPath(path)
-    endings = tuple(pattern[1:] for pattern in DEFAULT_IGNORES if pattern.startswith("*"))
-    return (
-        "__pycache__" in pure.parts[:-1]
-        or ".DS_Store" in pure.parts
-        or any(part.endswith(endings) for part in pure.parts)
-    )
-
-
-def _make_harbor_ignore(task: Path) -> Callable[[Path], bool]:
-    """Rules hold in tests and solution folders; the last that matches decides, deeper files come later.
-
-    The files of rules are left out wherever they lie, and so is a link to what is left out.
+    .harborignore files have gitignore's rules: the last that matches decides, those of deeper
+    folders come later, and nothing below a folder that is left out comes back. The files themselves
+    are left out wherever they lie, and so is a link to what is left out. What it returns raises
+    ValueError for a file of rules that cannot be used.
     """
     specs: dict[Path, GitIgnoreSpec | None] = {}
 
-    def rules_of(folder: Path) -> GitIgnoreSpec | None:
+    def read_rules(folder: Path) -> GitIgnoreSpec | None:
         if folder not in specs:
-            specs[folder] = _read_spec(folder / IGNORE_FILE)
+            file = folder / IGNORE_FILE
+            if file.is_symlink() or (file.exists() and not file.is_file()):
+                raise ValueError(f"{file} is no regular file")
+            specs[folder] = _read_rules(file) if file.exists() else None
         return specs[folder]
 
-    def is_left_out(path: Path) -> bool:
+    def leaves_out(path: Path) -> bool:
         if matches(path):
             return True
-        resolved = path.resolve()
+        if not path.is_symlink() and not any(above.is_symlink() for above in path.parents):
+            return False
+        try:
+            resolved = path.resolve()
+        except (OSError, RuntimeError):
+            return False  # a circle, which is told elsewhere
         inside = task.resolve()
-        return (
-            resolved != inside / path.relative_to(task)
-            and resolved.is_relative_to(inside)
-            and matches(task / resolved.relative_to(inside))
-        )
+        return resolved.is_relative_to(inside) and matches(task / resolved.relative_to(inside))
 
     def matches(path: Path) -> bool:
         if path.name == IGNORE_FILE:
             return True
-        parts = path.relative_to(task).parts
-        for count in range(1, len(parts) + 1):
-            part = task.joinpath(*parts[:count])
-            ending = "/" if count < len(parts) or path.is_dir() else ""
-            excluded = False
-            for depth in range(1, count):
-                above = task.joinpath(*parts[:depth])
-                spec = rules_of(above) if _is_in_scope(parts[:depth]) else None
-                include = (
-                    spec.check_file(part.relative_to(above).as_posix() + ending).include if spec else None
-                )
-                excluded = excluded if include is None else bool(include)
-            if excluded:
+        root = _find_scope(path, task)
+        if root is None:
+            return False
+        rules: list[tuple[Path, GitIgnoreSpec]] = []
+        current = root
+        for part in path.relative_to(root).parts:
+            found = read_rules(current)
+            if found is not None:
+                rules.append((current, found))
+            current = current / part
+            ending = "/" if current != path or path.is_dir() else ""
+            out = False
+            for folder, spec in rules:
+                include = spec.check_file(current.relative_to(folder).as_posix() + ending).include
+                out = out if include is None else bool(include)
+            if out:
                 return True
         return False
 
-    return is_left_out
+    return leaves_out
 
 
-def _is_in_scope(parts: tuple[str, ...]) -> bool:
-    return any(
-        len(parts) >= len(scope)
-        and all(want in (None, part) for want, part in zip(scope, parts, strict=False))
-        for scope in _SCOPES
-    )
+def _find_scope(path: Path, task: Path) -> Path | None:
+    """Return the tests or solution folder that a path lies in."""
+    parts = path.relative_to(task).parts
+    if parts and parts[0] in ("tests", "solution"):
+        return task / parts[0]
+    if len(parts) > 2 and parts[0] == "steps" and parts[2] in ("tests", "solution"):
+        return task.joinpath(*parts[:3])
+    return None
 
 
-def _read_spec(file: Path) -> GitIgnoreSpec | None:
-    if not file.is_file():
-        return None
+def _read_rules(file: Path) -> GitIgnoreSpec:
     from pathspec import GitIgnoreSpec
 
-    return GitIgnoreSpec.from_lines(file.read_text(encoding="utf-8").splitlines())
+    try:
+        return GitIgnoreSpec.from_lines(file.read_text(encoding="utf-8").splitlines())
+    except (OSError, ValueError, re.error) as error:
+        raise ValueError(f"{file} holds no rules as .gitignore has them: {error}") from error
+
+
+def _make_git_ignore(folder: Path) -> Callable[[str], bool]:
+    """Return whether the hash leaves a path out, by the task's own .gitignore or the usual patterns."""
+    file = folder / ".gitignore"
+    if not file.is_file():
+        return _is_litter
+    from pathspec import PathSpec  # as Harbor: the last rule that matches decides, no folder's is final
+
+    try:
+        return PathSpec.from_lines("gitignore", file.read_text(encoding="utf-8").splitlines()).match_file
+    except (OSError, ValueError, re.error) as error:
+        raise ValueError(f"{file} holds no rules as .gitignore has them: {error}") from error
+
+
+def _is_litter(path: str) -> bool:
+    """Say whether gitignore's patterns `__pycache__/ *.pyc .DS_Store *.swp *.swo *~` match a file's path."""
+    pure = PurePosixPath(path)
+    return (
+        "__pycache__" in pure.parts[:-1]
+        or ".DS_Store" in pure.parts
+        or any(part.endswith(_LITTER_ENDINGS) for part in pure.parts)
+    )

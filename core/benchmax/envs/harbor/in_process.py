@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmax.envs.harbor.bundled_agent import BundledHarborAgent
+from benchmax.envs.harbor.reasons import find_failure
 from benchmax.envs.harbor.trial import HarborTrial, HarborTrialResult, HarborTrialTemplate
 
 INSTALL_HINT = (
@@ -59,16 +60,13 @@ def make_runner() -> InProcessRunner:
 
 
 def read_trial_result(document: Mapping[str, Any], trial: HarborTrial) -> HarborTrialResult:
-    """Return what a Harbor result document says; an exception of a step counts like the trial's own."""
-    failure = document.get("exception_info") or next(
-        (step["exception_info"] for step in document.get("step_results") or () if step.get("exception_info")),
-        None,
-    )
+    """Return what a Harbor result document says."""
+    failure = find_failure(document)
     verdict = document.get("verifier_result") or {}
     agent = document.get("agent_result") or {}
     return HarborTrialResult(
         rewards=verdict.get("rewards") or None,
-        exception_type=failure["exception_type"] if failure else None,
+        exception_type=str(failure["exception_type"]) if failure else None,
         exception_message=str(failure.get("exception_message") or "") if failure else "",
         metadata=agent.get("metadata") or {},
         trial_dir=trial.trial_dir,

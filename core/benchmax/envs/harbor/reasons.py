@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from benchmax.envs.termination import BUDGET_STOPS, FINISHED
 
@@ -40,6 +40,20 @@ KEPT_REASONS: Final = frozenset({"harness_timeout", "harness_error"})
 """Reasons that graded agent failures have beside the budget stops."""
 
 _LEGACY_METADATA = "harvey_metrics"
+
+
+def find_failure(document: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the exception that a Harbor result document tells of, as Harbor wrote it; None: there is none.
+
+    One of a step counts like the trial's own. What an agent brings on itself gives way to any other:
+    the verdict may hold beside it, and does not beside the other.
+    """
+    found = [document.get("exception_info")]
+    steps = document.get("step_results")
+    found += [step.get("exception_info") for step in steps or () if isinstance(step, Mapping)]
+    failures = [item for item in found if isinstance(item, Mapping) and item.get("exception_type")]
+    graver = (item for item in failures if item["exception_type"] not in GRADED_AGENT_FAILURES)
+    return next(graver, failures[0] if failures else None)
 
 
 def reason_of_exception(exception_type: str) -> str:

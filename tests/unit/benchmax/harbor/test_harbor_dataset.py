@@ -57,6 +57,14 @@ def test_what_harborignore_and_gitignore_leave_out_does_not_count(make_task):
     assert list_task_files(task) == ["instruction.md", "task.toml", "tests/test.sh"]
 
 
+@pytest.mark.parametrize("place", [".gitignore", "tests/.harborignore"])
+@pytest.mark.parametrize("rules", [b"[z-a]", b"\xff"], ids=["pattern", "bytes"])
+async def test_rules_that_are_none_are_told_with_their_file(tmp_path, make_task, place, rules):
+    (make_task() / place).write_bytes(rules)
+    with pytest.raises(ValueError, match=f"{place} holds no rules"):
+        await HarborDataset.create(SOURCE, base_dir=tmp_path)
+
+
 async def test_the_copy_holds_what_was_read_and_a_damaged_one_is_refused(tmp_path, make_task):
     make_task()
     example = (await HarborDataset.create(SOURCE, base_dir=tmp_path))[0]

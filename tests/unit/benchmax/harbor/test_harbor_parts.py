@@ -27,6 +27,7 @@ from benchmax.envs.harbor import (
 from benchmax.envs.harbor.configs import take_config
 from benchmax.envs.harbor.credentials import sandbox_credentials_scope
 from benchmax.envs.harbor.diagnostics import find_model_controls
+from benchmax.envs.harbor.reasons import find_failure
 from benchmax.envs.harbor.rewardkit import add_partial_credit, partial_credit
 
 
@@ -231,6 +232,31 @@ def test_conflicting_credentials_wait_for_each_other_across_event_loops():
     asyncio.run(follow())
     thread.join(10)
     assert seen == ["1", "2"] and "CF_TEST_D" not in os.environ
+
+
+def failed(name):
+    return {"exception_type": name, "exception_message": f"{name}!"}
+
+
+@pytest.mark.parametrize(
+    ("document", "name"),
+    [
+        ({"exception_info": failed("AgentTimeoutError")}, "AgentTimeoutError"),
+        ({"exception_info": None, "step_results": [{}, {"exception_info": failed("X")}]}, "X"),
+        (
+            {
+                "exception_info": failed("AgentTimeoutError"),
+                "step_results": [{"exception_info": failed("VerifierTimeoutError")}],
+            },
+            "VerifierTimeoutError",
+        ),
+        ({"exception_info": "odd", "step_results": [None, 1]}, None),
+        ({}, None),
+    ],
+)
+def test_the_failure_of_a_trial_is_the_one_that_is_not_the_agents(document, name):
+    failure = find_failure(document)
+    assert (failure and failure["exception_type"]) == name
 
 
 def criteria(*pairs, **more):

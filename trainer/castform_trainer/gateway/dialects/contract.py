@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,9 +11,6 @@ from castform_trainer.gateway.chat import Answer
 from castform_trainer.gateway.errors import ApiError
 from castform_trainer.gateway.request import ChatRequest
 from castform_trainer.gateway.sessions import Session
-
-PIECE = 48  # characters of one streamed delta
-
 
 ReadRequest = Callable[[bytes, Session, str], ChatRequest]
 """(body, session, the model's own name) -> request; ApiError for what cannot be done."""
@@ -54,8 +51,3 @@ def write_event(value: Mapping[str, Any]) -> bytes:
     """Return a server-sent event that is named after the `type` of its data."""
     data = json.dumps(value, separators=(",", ":"))
     return f"event: {value['type']}\ndata: {data}\n\n".encode()
-
-
-def cut(text: str) -> Iterator[str]:
-    """Yield a text in the pieces that are streamed."""
-    return (text[start : start + PIECE] for start in range(0, len(text), PIECE))

@@ -100,7 +100,9 @@ def _read_result(block: Mapping[str, Any], where: str) -> Message:
 def _list_texts(content: Any, where: str) -> list[str]:
     blocks = _list_blocks(content, where)
     texts = [_read_text(block, f"{where}.{place}") for place, block in enumerate(blocks)]
-    return [text for text in texts if text and not (where == "system" and text.startswith(BILLING_LINE))]
+    if where == "system":
+        texts = [text.partition("\n")[2] if text.startswith(BILLING_LINE) else text for text in texts]
+    return list(filter(None, texts))
 
 
 def _list_blocks(content: Any, where: str) -> list[Mapping[str, Any]]:

@@ -9,8 +9,8 @@ from typing import Any
 
 from castform.calls import ModelCall
 from castform_trainer.gateway.chat import Answer
-from castform_trainer.gateway.completion import describe_record
-from castform_trainer.gateway.dialects.contract import cut, write_event
+from castform_trainer.gateway.completion import cut, describe_record
+from castform_trainer.gateway.dialects.contract import write_event
 
 STOP_REASONS = {"length": "max_tokens", "tool_calls": "tool_use"}
 PING = b'event: ping\ndata: {"type": "ping"}\n\n'

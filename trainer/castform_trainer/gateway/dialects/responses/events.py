@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from castform_trainer.gateway.chat import Answer
-from castform_trainer.gateway.dialects.contract import cut, write_event
+from castform_trainer.gateway.completion import cut
+from castform_trainer.gateway.dialects.contract import write_event
 from castform_trainer.gateway.dialects.responses.reply import describe_request, make_response
 
 Event = dict[str, Any]

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from castform_trainer.gateway.dialects.hosted import leave_out_hosted, refuse_tool
 from castform_trainer.gateway.errors import ApiError
 
-CallKind = Literal["custom", "local_shell", "namespaced"]
+CallKind = Literal["custom", "local_shell"]
 HOSTED = (
     *("web_search", "file_search", "code_interpreter", "image_generation", "mcp", "tool_search"),
     *("programmatic_tool_calling",),
@@ -28,7 +29,7 @@ SHELL_SCHEMA: dict[str, Any] = {
         "command": {"type": "array", "items": {"type": "string"}, "description": "Program and arguments."},
         "working_directory": {"type": "string"},
         "timeout_ms": {"type": "integer"},
-        "env": {"type": "object", "additionalProperties": {"type": "string"}},
+        "env": {"type": "object", "additionalProperties": {"type": "string"}, "default": {}},
         "user": {"type": "string"},
     },
     "required": ["command"],
@@ -40,12 +41,24 @@ INPUT_SCHEMA: dict[str, Any] = {
 }
 
 
-def read_tools(value: Any) -> tuple[list[dict[str, Any]], dict[str, CallKind], tuple[str, ...]]:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Namespaced:
+    """A function that the client knows by two names."""
+
+    space: str
+    name: str
+
+
+Kinds = Mapping[str, CallKind | Namespaced]
+"""What tools are no plain functions, by the names that the model sees."""
+
+
+def read_tools(value: Any) -> tuple[list[dict[str, Any]], Kinds, tuple[str, ...]]:
     """Return tools in chat form, the kinds of those that are no plain functions, and notes for the record."""
     if not isinstance(value, list) or not all(isinstance(tool, dict) for tool in value):
         raise _bad("tools must be a list of objects")
     tools: list[dict[str, Any]] = []
-    kinds: dict[str, CallKind] = {}
+    kinds: dict[str, CallKind | Namespaced] = {}
     hosted: list[str] = []
     notes: list[str] = []
     for tool in value:
@@ -53,9 +66,10 @@ def read_tools(value: Any) -> tuple[list[dict[str, Any]], dict[str, CallKind], t
         if kind == "function":
             tools.append(_read_function(tool, ""))
         elif kind == "namespace":
-            inner = _read_namespace(tool)
-            tools += inner
-            kinds.update({each["function"]["name"]: "namespaced" for each in inner})
+            for each in _list_inner(tool):
+                tools.append(_read_function(each, tool["name"] + SPACE))
+                name = tools[-1]["function"]["name"]
+                kinds[name] = Namespaced(space=tool["name"], name=each["name"])
         elif kind == "custom":
             tools.append(_read_custom(tool))
             kinds[tool["name"]] = "custom"
@@ -95,7 +109,7 @@ def read_call(item: Mapping[str, Any], where: str) -> dict[str, Any]:
     return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
-def write_call(call: Mapping[str, Any], kinds: Mapping[str, CallKind], item_key: str) -> dict[str, Any]:
+def write_call(call: Mapping[str, Any], kinds: Kinds, item_key: str) -> dict[str, Any]:
     """Return the output item of a call in chat form; `item_key` makes its id."""
     name, arguments = call["function"]["name"], call["function"]["arguments"]
     given = json.loads(arguments)
@@ -105,13 +119,12 @@ def write_call(call: Mapping[str, Any], kinds: Mapping[str, CallKind], item_key:
         text = given["input"] if isinstance(given.get("input"), str) else arguments
         return {"id": f"ctc_{item_key}", "type": "custom_tool_call", **head, "name": name, "input": text}
     if kind == "local_shell" and isinstance(given.get("command"), list):
-        action = {"type": "exec", "env": {}, **given}
+        action = {**given, "type": "exec", "env": given.get("env") or {}}
         return {"id": f"lsh_{item_key}", "type": "local_shell_call", **head, "action": action}
     item = {"id": f"fc_{item_key}", "type": "function_call", **head, "name": name, "arguments": arguments}
-    if kind != "namespaced":
-        return item
-    space, _, inner = name.partition(SPACE)
-    return {**item, "name": inner, "namespace": space}
+    if isinstance(kind, Namespaced):
+        return {**item, "name": kind.name, "namespace": kind.space}
+    return item
 
 
 def _read_function(tool: Mapping[str, Any], space: str) -> dict[str, Any]:
@@ -124,14 +137,14 @@ def _read_function(tool: Mapping[str, Any], space: str) -> dict[str, Any]:
     return {"type": "function", "function": {**function, "parameters": parameters}}
 
 
-def _read_namespace(tool: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _list_inner(tool: Mapping[str, Any]) -> list[dict[str, Any]]:
     inner = tool.get("tools")
     if not isinstance(tool.get("name"), str) or not isinstance(inner, list):
         raise _bad("a namespace needs a name and a list of tools")
     for each in inner:
         if not isinstance(each, dict) or each.get("type") != "function":
             raise refuse_tool(each.get("type") if isinstance(each, dict) else each)
-    return [_read_function(each, tool["name"] + SPACE) for each in inner]
+    return inner
 
 
 def _read_custom(tool: Mapping[str, Any]) -> dict[str, Any]:
