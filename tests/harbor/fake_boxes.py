@@ -23,7 +23,7 @@ from castform.sandbox.contract import (
     ModelEndpoint,
     NetworkPolicy,
 )
-from castform.sandbox.errors import ExecTimeoutError, SandboxFileError, SandboxGoneError
+from castform.sandbox.errors import ExecTimeoutError, SandboxFileError, SandboxGoneError, UsageError
 
 PATHS = re.compile(r"(?<![\w./$-])/(tests|logs|solution|work)\b")
 EVERYTHING = Capabilities(
@@ -77,16 +77,11 @@ class FakeBox:
     ) -> ExecResult:
         self._check()
         self.calls.append(("exec", {"command": list(command), "user": user, "env": dict(env or {})}))
-        process = await asyncio.create_subprocess_exec(
-            *(self.rewrite(word) for word in command),
+        process = await self._start(
+            [self.rewrite(word) for word in command],
             cwd=self.place(cwd or self.workdir),
             env={"PATH": os.environ["PATH"], **self.request.env, **(env or {})},
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            start_new_session=True,
         )
-        self.groups.append(process.pid)
         try:
             async with asyncio.timeout(timeout_seconds):
                 out, err = await process.communicate()
@@ -104,6 +99,33 @@ class FakeBox:
             stdout=out.replace(str(self.root).encode(), b"")[-max_output_bytes:],
             stderr=err[-max_output_bytes:],
         )
+
+    async def _start(self, command, **options):
+        """Start a program to the end, also when that is cancelled: asyncio would kill it alone, and wait for
+        the children that hold its output."""
+        starting = asyncio.ensure_future(
+            asyncio.create_subprocess_exec(
+                *command,
+                **options,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                start_new_session=True,
+            )
+        )
+        cancelled = None
+        while not starting.done():
+            try:
+                await asyncio.wait({starting})
+            except asyncio.CancelledError as error:
+                cancelled = error
+        process = starting.result()
+        self.groups.append(process.pid)
+        if cancelled is not None:
+            self._kill(process.pid)
+            await process.wait()
+            raise cancelled
+        return process
 
     async def read_file(self, path, *, max_bytes=16 << 20) -> bytes:
         self._check()
@@ -135,8 +157,10 @@ class FakeBox:
         self._check()
         self.calls.append(("download", source))
         place = self.place(source)
-        if not place.exists() or place.is_symlink():
-            raise SandboxFileError(f"{source} is not there")
+        if place.is_symlink() or not (place.is_file() or place.is_dir()):
+            raise SandboxFileError(f"{source} is not there, or neither a file nor a folder")
+        if place.is_file() and target.is_dir():
+            raise UsageError(f"{target} is a folder and {source} a file")
         files = [place] if place.is_file() else [file for file in place.rglob("*") if file.is_file()]
         if sum(file.stat().st_size for file in files) > max_bytes:
             raise SandboxFileError(f"{source} holds more than {max_bytes} bytes")
