@@ -12,8 +12,9 @@ from benchmax.envs import RolloutFailure
 from castform.sandbox import load_provider
 from castform.sandbox.contract import BoxRequest, ExecResult, SandboxProvider
 from castform.sandbox.contract import Limits as BoxLimits
-from castform.sandbox.errors import ExecTimeoutError, SandboxError, SandboxStartError
+from castform.sandbox.errors import CastformError, ExecTimeoutError, SandboxStartError
 from castform.sandbox.pool import WarmPool
+from castform.sandbox.teardown import Background
 from castform_env_code.candidate import (
     CHILD,
     CandidateRun,
@@ -46,6 +47,7 @@ class CandidateBoxes:
         self._opening = asyncio.Lock()
         self._provider: SandboxProvider | None = None
         self._pool: WarmPool | None = None
+        self._background = Background()
 
     async def check(self) -> None:
         """Start a box and close it. MissingError: the provider cannot work here; SandboxError: no box starts."""
@@ -64,9 +66,9 @@ class CandidateBoxes:
             return refused
         # The box confines; what the kernel and Python add inside it keeps rewards what they are without one.
         sent = write_request(source, function, calls, limits=limits, layers=Layers(required=False))
-        try:
-            ending, output, code = await self._exec(sent, limits)
-        except SandboxError as error:
+        try:  # who is cancelled does not wait for the box to be closed
+            ending, output, code = await self._background.run(self._exec(sent, limits))
+        except CastformError as error:
             raise RolloutFailure("sandbox_error", self._explain(error)) from error
         if (
             ending == "flood"
@@ -75,14 +77,17 @@ class CandidateBoxes:
         return read_run(ending, output, code, calls=len(calls))
 
     async def aclose(self) -> None:
-        """Close what is ready, and the provider."""
-        if self._pool is not None:
-            await self._pool.aclose()
-        if self._provider is not None:
-            await self._provider.aclose()
-        self._pool = self._provider = None
+        """Close what is ready, and the provider; wait for what replies that were cancelled left to be done."""
+        try:
+            if self._pool is not None:
+                await self._pool.aclose()
+            if self._provider is not None:
+                await self._provider.aclose()
+        finally:
+            await self._background.wait()
+            self._pool = self._provider = None
 
-    def _explain(self, error: SandboxError) -> str:
+    def _explain(self, error: CastformError) -> str:
         said = f"{error} ({error.hint})" if error.hint else str(error)
         if isinstance(error, SandboxStartError) and self._image is None and self._request.image is not None:
             said += f"; {IMAGE} is the default, --set env.image=NAME names another with a whole Python"
@@ -108,7 +113,7 @@ class CandidateBoxes:
             return "timeout", error.result.stdout, 0
         finally:
             await box.close()
-        if result.exit_code in NOT_STARTED or (not result.stdout and result.stderr):
+        if not result.stdout and (result.exit_code in NOT_STARTED or result.stderr):
             reason = result.error_text.strip().rpartition("\n")[2]
             raise RolloutFailure("sandbox_error", f"the box has no whole python3: {reason}")
         return _read_ending(result)

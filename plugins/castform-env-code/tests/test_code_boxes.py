@@ -22,6 +22,8 @@ SOURCES = {
     "raises": "def f(n):\n    return 1 // (n - n)",
     "no function": "g = 1",
     "leaves": "import os\ndef f(n):\n    os._exit(0)",
+    "leaves as if it were not there": "import os\ndef f(n):\n    os._exit(127)",
+    "leaves as if it were killed": "import os\nos._exit(201)",
     "opens a file": "def f(n):\n    return open('/etc/passwd').read()",
     "endless": "def f(n):\n    while True: pass",
     "floods": "def f(n):\n    return 'x' * 900_000",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -24,7 +25,7 @@ from benchmax.envs import (
 from benchmax.envs.dataset import validate_max_examples
 from benchmax.envs.loop_local import LoopLocal
 from benchmax.rewards.deterministic.completion import is_assistant, message_text
-from castform.sandbox.errors import SandboxError
+from castform.sandbox.errors import CastformError
 from castform_env_shell.boxes import Boxes, TaskBox, describe_failure
 from castform_env_shell.config import ShellConfig
 from castform_env_shell.replies import DONE, read_commands, write_block
@@ -68,7 +69,7 @@ class Shell(BaseEnv):
             return None
         try:
             told = await (await self._get_box(rollout.rollout_id, args)).run(commands)
-        except SandboxError as error:
+        except CastformError as error:
             raise RolloutFailure("sandbox_error", describe_failure(error)) from error
         return None if len(replies) >= args["turns"] else [{"role": "user", "content": told}]
 
@@ -78,7 +79,7 @@ class Shell(BaseEnv):
             return {"correct": 0.0, "touched": 0.0}
         try:
             end = await box.read()
-        except SandboxError as error:
+        except CastformError as error:
             raise RolloutFailure("sandbox_error", describe_failure(error)) from error
         start, goal = read_start(rollout.example_args), read_goal(rollout.example_args)
         return {
@@ -92,10 +93,13 @@ class Shell(BaseEnv):
     ) -> AsyncIterator[None]:
         try:
             yield
+        except asyncio.CancelledError:
+            if (left := self._running.pop(rollout_id, None)) is not None:
+                left.leave()
+            raise
         finally:
-            box = self._running.pop(rollout_id, None)
-            if box is not None:
-                await box.box.close()
+            if (box := self._running.pop(rollout_id, None)) is not None:
+                await box.close()
 
     def gold(self, example: Example[Mapping[str, Any]]) -> list[dict[str, str]]:
         """Return the commands that do it, and that it is done."""

@@ -8,13 +8,15 @@ from castform.sandbox.contract import ExecResult
 
 DONE = "Done."
 MOST_SHOWN = 600  # characters of output that go back to the model: the end of it
-_BLOCK = re.compile(r"```[ \t]*(?:sh|bash|shell)?[ \t]*\n(.*?)```", re.DOTALL)
+NOT_RUN = "not run: too long, or with a zero byte in it"
+_LABELS = ("", "sh", "bash", "shell")
+_BLOCK = re.compile(r"```[ \t]*+([^\s`]*+)[^\n`]*+\n(.*?)```", re.DOTALL)
 
 
 def read_commands(reply: str) -> str | None:
-    """Return the first fenced block of a reply; None when it has none, or an empty one."""
-    found = _BLOCK.search(reply)
-    return found[1].strip("\n") if found and found[1].strip() else None
+    """Return the first fenced block of shell in a reply; None when it has none, or an empty one."""
+    found = next((body for label, body in _BLOCK.findall(reply) if label.lower() in _LABELS), "")
+    return found.strip("\n") if found.strip() else None
 
 
 def write_block(commands: str) -> str:

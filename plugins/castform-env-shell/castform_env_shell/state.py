@@ -62,7 +62,12 @@ def touched_share(goal: Goal, start: State, end: State) -> float:
 def is_unharmed(goal: Goal, start: State, end: State) -> bool:
     """Whether the files and folders that the task does not name are still there, unchanged."""
     kept = start.files.keys() - goal.files.keys()
-    return start.folders <= end.folders and all(end.files.get(path) == start.files[path] for path in kept)
+    changed_modes = (start.executable ^ end.executable) & (kept - set(goal.executable))
+    return (
+        start.folders <= end.folders
+        and all(end.files.get(path) == start.files[path] for path in kept)
+        and not changed_modes
+    )
 
 
 def write_state(state: State, folder: Path) -> None:
@@ -81,7 +86,11 @@ def read_state(folder: Path) -> State:
     left = MOST_ENTRIES
     for place, below, names in os.walk(folder, followlinks=False):
         here = Path(place)
-        folders |= {(here / name).relative_to(folder).as_posix() for name in below[:left]}
+        folders |= {
+            (here / name).relative_to(folder).as_posix()
+            for name in below[:left]
+            if not (here / name).is_symlink()
+        }
         for name in names[: max(0, left)]:
             path = (here / name).relative_to(folder).as_posix()
             text, mode = _read_regular(here / name)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -7,11 +8,12 @@ from typing import Any
 import pytest
 from castform_env_shell.config import ShellConfig
 from castform_env_shell.environment import Shell
-from castform_env_shell.replies import MOST_SHOWN, read_commands, write_block
+from castform_env_shell.replies import MOST_SHOWN, NOT_RUN, read_commands, write_block
 from castform_env_shell.tasks import KINDS
 from pydantic import ValidationError
 
 from castform.plugins import load_environment
+from castform.sandbox import load_provider
 from castform.testing import FakeModel, assert_conforms
 
 ALL_KINDS = sum(map(len, KINDS.values()))
@@ -132,6 +134,10 @@ async def test_the_last_reply_that_is_allowed_is_run_too() -> None:
         ("```sh\n\n```", None),
         ("```sh\nls", None),
         ("```python\nprint()\n```", None),
+        ("```python\nprint()\n```\nThen:\n```sh\nls\n```", "ls"),
+        ("```text\nrm a\n```\nrm b\n```", None),
+        ("```Bash title\nls\n```", "ls"),
+        ("```" * 3 + "x" * 100_000, None),
         ("ls", None),
         ("", None),
     ],
@@ -152,12 +158,93 @@ async def test_prompts_show_one_solved_task_and_how_many_replies_there_are() -> 
     assert [message["role"] for message in bare.payload["prompt_messages"]] == ["system", "user"]
 
 
-async def test_a_provider_that_does_not_exist_fails_rollouts_and_pays_nothing() -> None:
-    environment = load("shell/easy", sandbox="nosuch")
+@pytest.mark.parametrize(
+    ("sandbox", "said", "hint"),
+    [
+        ("nosuch", "no sandbox provider called 'nosuch'", ""),
+        ("docker", "does not answer", "(start it (`docker info`"),
+    ],
+)
+async def test_a_provider_that_does_not_work_fails_rollouts_pays_nothing_and_says_what_to_do(
+    sandbox: str, said: str, hint: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
+    environment = load("shell/easy", sandbox=sandbox)
     (example, *_) = await examples(environment)
     rollout, _ = await play(environment, example, [environment.gold(example)[0]["content"]])
-    assert rollout.score is None and "no sandbox provider called 'nosuch'" in rollout.error
+    assert rollout.score is None and rollout.termination_reason == "sandbox_error"
+    assert said in rollout.error and hint in rollout.error
     await environment.aclose()
+
+
+async def test_commands_that_no_program_can_be_given_are_not_run_and_pay_nothing() -> None:
+    environment = load("shell/medium", **UNSAFE)
+    (example, *_) = await examples(environment)
+    replies = [write_block("echo a\0b"), write_block(f"echo {'x' * 200_000}"), write_block("echo \ud800 ok")]
+    rollout, model = await play(environment, example, replies)
+    told = [request.messages[-1]["content"] for request in model.requests[1:]]
+    assert told == [NOT_RUN, NOT_RUN] and rollout.error is None
+    assert rollout.rewards == {"correct": 0.0, "touched": 0.0}
+    await environment.aclose()
+
+
+class StuckBox:
+    """A box of which the end takes as long as a busy engine makes it take."""
+
+    def __init__(self, box: Any, stage: StuckProvider) -> None:
+        self._box, self._stage = box, stage
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._box, name)
+
+    async def exec(self, command: Sequence[str], **more: Any) -> Any:
+        if "sleep 60" in command:
+            self._stage.begun.set()
+        return await self._box.exec(command, **more)
+
+    async def close(self) -> None:
+        await self._stage.go.wait()
+        await self._box.close()
+        self._stage.closed += 1
+
+
+class StuckProvider:
+    """Starts such boxes, and takes as long over it where `starts` is set."""
+
+    def __init__(self, *, starts: bool) -> None:
+        self._provider = load_provider("process")
+        self.starts = starts
+        self.go, self.begun, self.closed = asyncio.Event(), asyncio.Event(), 0
+
+    async def start(self, request: Any) -> StuckBox:
+        if self.starts:
+            self.begun.set()
+            await self.go.wait()
+        return StuckBox(await self._provider.start(request), self)
+
+    async def aclose(self) -> None:
+        await self.go.wait()
+        await self._provider.aclose()
+
+
+@pytest.mark.parametrize("starts", [True, False], ids=["starting", "running"])
+async def test_a_rollout_that_is_cancelled_waits_for_no_box_and_leaves_none(starts: bool) -> None:
+    environment = load("shell/easy", command_seconds=60, **UNSAFE)
+    (example, *_) = await examples(environment)
+    provider = StuckProvider(starts=starts)
+    boxes = environment._boxes.get()
+    boxes._provider = provider
+    task = asyncio.create_task(play(environment, example, [write_block("sleep 60")]))
+    await provider.begun.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert provider.closed == 0 and not environment._running
+    provider.go.set()
+    if starts:
+        await boxes._background.wait()
+    await environment.aclose()
+    assert provider.closed == 1
 
 
 def test_running_unconfined_is_warned_about() -> None:

@@ -68,6 +68,7 @@ def test_what_was_not_asked_about_must_stay() -> None:
     deleted = State(files={"b": "2"}, folders=frozenset({"d"}))
     assert not is_reached(goal, start, deleted) and touched_share(goal, start, deleted) == 0.0
     for harm in (
+        State(files=done.files, folders=done.folders, executable=frozenset({"b"})),
         State(files={"c": "1"}, folders=frozenset({"d"})),
         State(files={"b": "3", "c": "1"}, folders=frozenset({"d"})),
         State(files={"b": "2", "c": "1"}),
@@ -94,7 +95,15 @@ def test_a_state_comes_back_from_its_folder(tmp_path: Path) -> None:
     assert read_state(tmp_path) == state
 
 
-def test_links_pipes_and_large_files_are_no_files(tmp_path: Path) -> None:
+def test_a_file_that_is_asked_to_be_executable_may_be_and_no_other() -> None:
+    start = State(files={"a": "1", "b": "2"})
+    goal = Goal(executable=("a",))
+    for executable, reached in (({"a"}, True), ({"a", "b"}, False), ({"a", "new"}, True), (set(), False)):
+        end = State(files=start.files, executable=frozenset(executable))
+        assert is_reached(goal, start, end) == reached == (touched_share(goal, start, end) == 1.0)
+
+
+def test_links_pipes_and_large_files_are_nothing(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("gold")
     task = tmp_path / "task"
@@ -106,4 +115,4 @@ def test_links_pipes_and_large_files_are_no_files(tmp_path: Path) -> None:
         file.truncate(50 << 20)
     (task / "bytes").write_bytes(b"\xff\xfe7")
     state = read_state(task)
-    assert set(state.files) == {"bytes"} and state.files["bytes"].endswith("7")
+    assert not state.folders and set(state.files) == {"bytes"} and state.files["bytes"].endswith("7")

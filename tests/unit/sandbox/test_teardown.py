@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from castform.sandbox.teardown import finish
+from castform.sandbox.errors import SandboxError
+from castform.sandbox.teardown import Background, finish
 
 
 async def test_work_is_finished_under_repeated_cancellation():
@@ -67,3 +68,44 @@ async def test_a_timeout_around_it_fires_after_the_work():
         async with asyncio.timeout(0.001):
             await finish(work())
     assert done == [1]
+
+
+async def test_what_is_cancelled_goes_at_once_and_its_work_ends_behind_it():
+    go, undone = asyncio.Event(), []
+    background = Background()
+
+    async def work() -> int:
+        await go.wait()
+        return 7
+
+    async def undo(made: int) -> None:
+        undone.append(made)
+
+    task = asyncio.create_task(background.run(work(), undo=undo))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    waiting = asyncio.create_task(background.wait())
+    await asyncio.sleep(0)
+    assert not undone and not waiting.done()
+    go.set()
+    await waiting
+    assert undone == [7]
+
+
+async def test_background_work_gives_its_result_or_its_error_and_warns_when_nobody_waits(caplog):
+    background = Background()
+
+    async def give() -> int:
+        return 7
+
+    async def fail() -> None:
+        raise SandboxError("stuck")
+
+    assert await background.run(give()) == 7
+    with pytest.raises(SandboxError, match="stuck"):
+        await background.run(fail())
+    background.begin(fail())
+    await background.wait()
+    assert "left behind: stuck" in caplog.text
