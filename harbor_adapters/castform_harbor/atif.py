@@ -204,7 +204,8 @@ def parse_atif(document: object, *, where: str) -> Trajectory:
 
 
 def write_atif(trajectory: Trajectory, path: Path) -> None:
-    """Write a file, whole or not at all."""
+    """Write a file, whole or not at all. Half a character, as a model may say it, is written as its escape."""
+    text = json.dumps(trajectory.as_document(), ensure_ascii=False, indent=1)
     fresh = path.with_name(f".{path.name}.new")
-    fresh.write_text(json.dumps(trajectory.as_document(), ensure_ascii=False, indent=1), encoding="utf-8")
+    fresh.write_bytes(text.encode("utf-8", "backslashreplace"))
     fresh.replace(path)

@@ -26,6 +26,8 @@ from castform_harbor.atif import (
 )
 
 Message = Mapping[str, Any]
+IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
+"""Those that ATIF has; of another one its message part is kept as text."""
 RAW_ARGUMENTS = "raw_arguments"
 """In a tool call's `extra`: the arguments as the model wrote them."""
 
@@ -155,17 +157,23 @@ def _make_step(message: Message, step_id: int, metrics: Metrics | None, *, copie
 def _make_tool_call(call: Message) -> ToolCall:
     function = call.get("function") or {}
     text = str(function.get("arguments") or "")
-    try:
-        arguments = json.loads(text)
-    except (ValueError, RecursionError):
-        arguments = None
-    is_object = isinstance(arguments, dict)
+    arguments = _parse_arguments(text)
     return ToolCall(
         tool_call_id=str(call.get("id") or ""),
         function_name=str(function.get("name") or ""),
-        arguments=arguments if is_object else {},
-        extra=None if is_object and json.dumps(arguments) == text else {RAW_ARGUMENTS: text},
+        arguments={} if arguments is None else arguments,
+        extra=None if arguments is not None and json.dumps(arguments) == text else {RAW_ARGUMENTS: text},
     )
+
+
+def _parse_arguments(text: str) -> dict[str, Any] | None:
+    """Return an object that any reader of JSON takes; None for other text, NaN and broken characters."""
+    try:
+        arguments = json.loads(text)
+        json.dumps(arguments, allow_nan=False, ensure_ascii=False).encode()
+    except (ValueError, RecursionError):
+        return None
+    return arguments if isinstance(arguments, dict) else None
 
 
 def _make_content(content: object) -> str | list[ContentPart]:
@@ -181,8 +189,8 @@ def _make_part(part: object) -> ContentPart:
         return ContentPart(type="text", text=str(part.get("text") or ""))
     image = part.get("image_url") if isinstance(part, Mapping) else None
     url = image.get("url") if isinstance(image, Mapping) else None
-    if isinstance(url, str):
-        kind = url[5:].partition(";")[0] if url.startswith("data:") else "image/png"
+    kind = url[5:].partition(";")[0] if isinstance(url, str) and url.startswith("data:") else "image/png"
+    if isinstance(url, str) and kind in IMAGES:
         return ContentPart(type="image", source=Source(media_type=kind, path=url))
     return ContentPart(type="text", text=json.dumps(part, default=str))
 
@@ -210,18 +218,19 @@ def _sum_metrics(steps: Sequence[Step]) -> FinalMetrics:
 
 def read_messages(trajectory: Trajectory) -> list[dict[str, Any]]:
     """Return a trajectory as chat messages: what an agent that goes on from it has to see."""
-    messages: list[dict[str, Any]] = []
-    for step in trajectory.steps:
-        own = _read_step(step)
-        if own is not None:
-            messages.append(own)
-        for result in step.observation.results if step.observation else ():
-            call_id = result.source_call_id or (result.extra or {}).get("tool_call_id")
-            content = _read_content(result.content if result.content is not None else "")
-            if call_id is not None:
-                messages.append({"role": "tool", "tool_call_id": call_id, "content": content})
-            else:
-                messages.append({"role": "user", "content": content})
+    return [message for step in trajectory.steps for message in _read_messages(step)]
+
+
+def _read_messages(step: Step) -> list[dict[str, Any]]:
+    own = _read_step(step)
+    messages = [] if own is None else [own]
+    for result in step.observation.results if step.observation else ():
+        call_id = result.source_call_id or (result.extra or {}).get("tool_call_id")
+        content = _read_content(result.content if result.content is not None else "")
+        if call_id is not None:
+            messages.append({"role": "tool", "tool_call_id": call_id, "content": content})
+        else:
+            messages.append({"role": "user", "content": content})
     return messages
 
 
@@ -233,11 +242,11 @@ def read_calls(trajectory: Trajectory) -> list[ModelCall]:
     calls: list[ModelCall] = []
     for document in trajectory.walk():
         session = document.session_id or document.trajectory_id or "atif"
-        for place, step in enumerate(document.steps):
-            if step.source != "agent" or step.is_copied_context or step.metrics is None:
-                continue
-            before = document.model_copy(update={"steps": document.steps[:place]})
-            calls.append(_read_call(step, read_messages(before), document, session, len(calls)))
+        before: list[dict[str, Any]] = []
+        for step in document.steps:
+            if step.source == "agent" and not step.is_copied_context and step.metrics is not None:
+                calls.append(_read_call(step, tuple(before), document, session, len(calls)))
+            before += _read_messages(step)
     return calls
 
 
@@ -248,6 +257,7 @@ def _read_call(
     extra = metrics.extra or {}
     reply = _read_step(step) or {"role": "assistant", "content": ""}
     default = "tool_calls" if step.tool_calls else "stop"
+    version = extra.get("version")
     return ModelCall(
         call_id=str(extra.get("call_id") or f"{session}-{index}"),
         session_id=session,
@@ -262,7 +272,7 @@ def _read_call(
         logprobs=metrics.logprobs,
         prompt_tokens=metrics.prompt_tokens,
         completion_tokens=metrics.completion_tokens,
-        version=int(extra.get("version") or 0),
+        version=version if isinstance(version, int) else 0,
         lineage=document.trajectory_id,
     )
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import fnmatch
 import math
+import os
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from castform.errors import CastformError, UsageError
 from castform.sandbox import load_provider
 from castform.sandbox.contract import Capabilities, SandboxProvider
 from castform_harbor.real_harbor import RealHarbor
@@ -18,8 +21,8 @@ from castform_harbor.real_harbor_run import ENVIRONMENT, RealJob, run_real_harbo
 from castform_harbor.reference_agents import make_reference_agent
 from castform_harbor.task import HarborTask
 from castform_harbor.tasks import load_tasks
+from castform_harbor.templates import list_template_variables
 from castform_harbor.trial import run_trial
-from castform_harbor.trial_types import TrialOutcome
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,6 +62,14 @@ class Compared:
         }
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Own:
+    """What a trial of castform's came to."""
+
+    rewards: Mapping[str, float] | None
+    error: str | None
+
+
 async def compare_runners(
     source: Path,
     *,
@@ -68,47 +79,95 @@ async def compare_runners(
     sandbox: str = "docker",
     concurrency: int = 2,
     compose: bool = False,
-    names: Sequence[str] | None = None,
+    patterns: Sequence[str] = (),
+    on_progress: Callable[[str], None] = lambda _: None,
 ) -> list[Compared]:
     """Run every task of a source with each agent by both runners, one runner after the other.
 
-    `names`: only the tasks in these folders. Raises UsageError for tasks that are not whole, and what the sandboxes lack.
+    `patterns`: only tasks whose folder's name matches one of them. `on_progress` is told, in a few
+    words, what begins and what each of castform's trials came to. A task that one of the runners
+    cannot run is a row without a reward on that side. Raises UsageError for tasks that are not whole
+    or a pattern that no task matches, and what the sandbox lacks.
     """
-    tasks = [task for task in load_tasks(source) if names is None or task.folder.name in names]
+    tasks = choose_tasks(load_tasks(source), patterns)
     folder = jobs_dir / f"compare-{secrets.token_hex(4)}"
-    own = await _run_own(tasks, agents, folder / "castform", sandbox, concurrency)
+    own = await _run_own(tasks, agents, folder / "castform", sandbox, concurrency, on_progress)
     environment = {"type": "docker"} if compose else {"import_path": ENVIRONMENT}
-    real: dict[tuple[str, Path], RealTrial] = {}
+    rows = []
     for agent in agents:
+        on_progress(f"harbor: {len(tasks)} tasks with {agent}")
         job = RealJob(
             tasks=[task.folder for task in tasks],
             agent={"name": agent},
             concurrency=concurrency,
             environment=environment,
+            env=find_host_values(tasks, os.environ),
         )
-        for trial in await run_real_harbor(job, folder / "harbor", harbor=harbor):
-            real[agent, trial.task] = trial
+        real = await run_real_harbor(job, folder / "harbor", harbor=harbor)
+        rows += [_compare(task, agent, own[agent, place], real[place]) for place, task in enumerate(tasks)]
+    return rows
+
+
+def choose_tasks(tasks: Sequence[HarborTask], patterns: Sequence[str]) -> list[HarborTask]:
+    """Return the tasks whose folder's name matches a pattern; all where there is none.
+
+    UsageError names a pattern that no task matches.
+    """
+    names = [task.folder.name for task in tasks]
+    for pattern in patterns:
+        if not fnmatch.filter(names, pattern):
+            raise UsageError(f"no task is called {pattern!r}", hint=f"there are {', '.join(names)}")
     return [
-        _compare(task, agent, own[agent, task.folder], real[agent, task.folder])
-        for agent in agents
+        task
         for task in tasks
+        if not patterns or any(fnmatch.fnmatchcase(task.folder.name, pattern) for pattern in patterns)
     ]
 
 
+def find_host_values(tasks: Sequence[HarborTask], host: Mapping[str, str]) -> dict[str, str]:
+    """Return what the tasks take from this machine's environment (`${VAR}`), as far as it is set.
+
+    castform's runner reads it there; the real harbor's process sees nothing of it unless it is given.
+    """
+    wanted: set[str] = set()
+    for task in tasks:
+        config = task.config
+        verifiers = [config.verifier, *(step.verifier for step in config.steps)]
+        found = [config.environment.env, config.solution_env, *(each.env for each in verifiers)]
+        found += [each.environment.env for each in verifiers if each.environment is not None]
+        wanted |= {name for values in found for name in list_template_variables(values)}
+    return {name: host[name] for name in sorted(wanted) if name in host}
+
+
 async def _run_own(
-    tasks: Sequence[HarborTask], agents: Sequence[str], folder: Path, sandbox: str, concurrency: int
-) -> dict[tuple[str, Path], TrialOutcome]:
+    tasks: Sequence[HarborTask],
+    agents: Sequence[str],
+    folder: Path,
+    sandbox: str,
+    concurrency: int,
+    on_progress: Callable[[str], None],
+) -> dict[tuple[str, int], _Own]:
+    """Return what each agent came to with the task at each place."""
     provider = load_provider(sandbox)
     slots = asyncio.Semaphore(concurrency)
+    on_progress(f"castform: {len(tasks)} tasks with {' and '.join(agents)} on {sandbox}")
+
+    async def run_one(task: HarborTask, agent: str, name: str) -> _Own:
+        async with slots:
+            own = await _run_one(task, agent, folder, name, provider, capabilities)
+        said = own.error if own.rewards is None else dict(own.rewards)
+        on_progress(f"castform: {task.folder.name}, {agent}: {said}")
+        return own
+
     try:
         capabilities = await provider.check()
         async with asyncio.TaskGroup() as group:
             running = {
-                (agent, task.folder): group.create_task(
-                    _run_one(task, agent, folder, provider, capabilities, slots)
+                (agent, place): group.create_task(
+                    run_one(task, agent, f"{task.folder.name[:40]}__{agent}__{place}")
                 )
                 for agent in agents
-                for task in tasks
+                for place, task in enumerate(tasks)
             }
         return {key: each.result() for key, each in running.items()}
     finally:
@@ -119,22 +178,25 @@ async def _run_one(
     task: HarborTask,
     agent: str,
     folder: Path,
+    name: str,
     provider: SandboxProvider,
     capabilities: Capabilities,
-    slots: asyncio.Semaphore,
-) -> TrialOutcome:
-    async with slots:
-        return await run_trial(
+) -> _Own:
+    try:
+        outcome = await run_trial(
             task,
             harness=make_reference_agent(agent),
             provider=provider,
             trials_dir=folder,
-            trial_name=f"{task.folder.name}__{agent}",
+            trial_name=name,
             capabilities=capabilities,
         )
+    except (CastformError, OSError) as error:
+        return _Own(rewards=None, error=f"refused: {error}")
+    return _Own(rewards=outcome.rewards, error=outcome.error)
 
 
-def _compare(task: HarborTask, agent: str, own: TrialOutcome, real: RealTrial) -> Compared:
+def _compare(task: HarborTask, agent: str, own: _Own, real: RealTrial) -> Compared:
     failed = real.exception_type
     return Compared(
         task=task.folder.name,

@@ -12,7 +12,7 @@ import re
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -92,7 +92,33 @@ async def export_environment(
             f"no example of {loaded.id} has a right answer that its reward pays, so no reward can be scaled",
             hint="give the environment a gold() method; `castform validate` shows whether it is paid",
         )
-    return await asyncio.to_thread(_write_all, loaded.id, reference, plans, probe, folder, options)
+    return await asyncio.to_thread(_write_whole, loaded.id, reference, plans, probe, folder, options)
+
+
+def _write_whole(
+    id: str,
+    reference: Mapping[str, Any],
+    plans: Sequence[Mapping[str, Any]],
+    probe: Probe,
+    folder: Path,
+    options: ExportOptions,
+) -> ExportResult:
+    """Write the tasks aside, and put them into the folder once their scorer is seen to work."""
+    is_new = not folder.exists()
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with tempfile.TemporaryDirectory(dir=folder, prefix=".export-") as made:
+            fresh = Path(made)
+            written = _write_all(id, reference, plans, probe, fresh, options)
+            for path in fresh.iterdir():
+                path.rename(folder / path.name)
+    except BaseException:
+        if is_new:
+            folder.rmdir()
+        raise
+    return replace(
+        written, folder=folder, tasks=tuple(folder / task.relative_to(fresh) for task in written.tasks)
+    )
 
 
 def _check_empty(folder: Path) -> None:
@@ -155,12 +181,17 @@ def _describe_example(example: Example[Any], split: str) -> dict[str, Any]:
 
 
 def _list_candidates(environment: Environment[Any, Any], example: Example[Any]) -> list[str]:
-    """Return ways to write the right answer down, of which the best paid one is the solution."""
+    """Return ways to write the right answer down, of which the best paid one is the solution.
+
+    Without white space around them, which the scorer takes from an answer.
+    """
     try:
         text = gold_text(read_gold(environment, example))
     except RuntimeError as error:
         raise UsageError(f"example {example.id}: {error}") from error
-    return [] if text is None else list(dict.fromkeys(rendering.write(text) for rendering in RENDERINGS))
+    if text is None:
+        return []
+    return list(dict.fromkeys(rendering.write(text).strip() for rendering in RENDERINGS))
 
 
 def _plan(
@@ -186,7 +217,7 @@ def _write_all(
     folder: Path,
     options: ExportOptions,
 ) -> ExportResult:
-    most = max(plan["gold_score"] for plan in plans if plan["gold"] is not None)
+    most = max(plan["gold_score"] - plan["empty_score"] for plan in plans if plan["gold"] is not None)
     python = [*sys.version_info[:2]] if probe.is_compiled or options.standard_library else None
     library = folder / LIBRARY
     write_library(probe, library / "lib")
@@ -195,14 +226,14 @@ def _write_all(
     tasks = []
     for number, plan in enumerate(plans):
         task = folder / f"{number:05d}-{hashlib.sha256(plan['id'].encode()).hexdigest()[:8]}"
-        scale = plan["gold_score"] if plan["gold"] is not None else most
+        full = plan["gold_score"] if plan["gold"] is not None else plan["empty_score"] + most
         document = {
             "environment": dict(reference),
             "id": plan["id"],
             "split": plan["split"],
             "payload": plan["payload"],
             "weights": dict(probe.weights),
-            "gold_score": scale,
+            "gold_score": full,
             "empty_score": plan["empty_score"],
             "python": python,
         }
@@ -256,9 +287,9 @@ def _make_toml(name: str, id: str, plan: Mapping[str, Any], options: ExportOptio
             f'name = "castform/{slug or "environment"}-{name}"',
             "",
             "[metadata]",
-            f"environment = {json.dumps(id)}",
-            f"example = {json.dumps(plan['id'])}",
-            f"split = {json.dumps(plan['split'])}",
+            f"environment = {_quote(id)}",
+            f"example = {_quote(plan['id'])}",
+            f"split = {_quote(plan['split'])}",
             "",
             "[agent]",
             f"timeout_sec = {options.agent_timeout_seconds:g}",
@@ -271,6 +302,11 @@ def _make_toml(name: str, id: str, plan: Mapping[str, Any], options: ExportOptio
             "",
         ]
     )
+
+
+def _quote(text: str) -> str:
+    """Return a TOML string: JSON's, without its surrogates, and with the one control character it leaves."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _make_instruction(messages: Sequence[Mapping[str, Any]]) -> str:

@@ -49,15 +49,21 @@ def probe_scoring(
     UsageError: the environment's reward cannot be computed like that, with what it said.
     """
     request = {"environment": environment, "paths": list(paths), "examples": examples, "replies": replies}
-    done = subprocess.run(
-        [sys.executable, "-m", "castform_harbor.export_probe"],
-        input=json.dumps(request),
-        capture_output=True,
-        text=True,
-        timeout=PROBE_TIMEOUT_SECONDS,
-        env={name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ},
-        check=False,
-    )
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "castform_harbor.export_probe"],
+            input=json.dumps(request),
+            capture_output=True,
+            text=True,
+            timeout=PROBE_TIMEOUT_SECONDS,
+            env={name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ},
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise UsageError(
+            f"scoring the right answers of {len(examples)} examples took longer than {PROBE_TIMEOUT_SECONDS} s",
+            hint="export fewer: --limit N",
+        ) from error
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["no output"])[-1]
         raise UsageError(

@@ -13,7 +13,18 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from fake_boxes import FakeProvider
 
+HERE = Path(__file__).parent
+JUDGE = "castform/harbor-judge:local"
 PASSING = "#!/bin/sh\necho 1 > /logs/verifier/reward.txt\n"
+
+
+@pytest.fixture(scope="session")
+def judge_image():
+    """The image of `separate-docker-image` that brings its own tests, made for these tests and removed after them."""
+    docker = pytest.importorskip("docker").from_env()
+    image, _ = docker.images.build(path=str(HERE / "images" / "judge"), tag=JUDGE, rm=True)
+    yield image
+    docker.images.remove(JUDGE)
 
 
 @pytest.fixture

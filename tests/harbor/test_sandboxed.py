@@ -29,7 +29,6 @@ from castform_harbor.trial_types import TrialOptions
 
 HERE = Path(__file__).parent
 TASKS = HERE / "tasks"
-JUDGE = "castform/harbor-judge:local"
 SANDBOXES = [
     pytest.param("docker", marks=pytest.mark.docker),
     pytest.param("bubblewrap", marks=pytest.mark.bubblewrap),
@@ -52,15 +51,6 @@ class Agent:
     async def run(self, task, sandbox, endpoint):
         await sandbox.exec(["sh", "-c", self.script], user=task.user, timeout_seconds=task.timeout_seconds)
         return HarnessResult(status="finished")
-
-
-@pytest.fixture(scope="module")
-def judge_image():
-    """The image that brings its own tests, made for these tests and removed after them."""
-    docker = pytest.importorskip("docker").from_env()
-    image, _ = docker.images.build(path=str(HERE / "images" / "judge"), tag=JUDGE, rm=True)
-    yield image
-    docker.images.remove(JUDGE)
 
 
 @pytest.fixture

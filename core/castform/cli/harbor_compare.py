@@ -7,7 +7,7 @@ import pkgutil
 from pathlib import Path
 from typing import Any
 
-from castform.cli.output import print_json, print_table, print_text
+from castform.cli.output import print_json, print_note, print_table, print_text
 from castform.errors import UsageError
 
 AGENTS = ("oracle", "nop")
@@ -16,6 +16,12 @@ AGENTS = ("oracle", "nop")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command line."""
     parser.add_argument("tasks", type=Path, help="a task's folder, or a folder of them")
+    parser.add_argument(
+        "--task",
+        action="append",
+        metavar="PATTERN",
+        help="only tasks whose folder's name matches; may be given again; default: all",
+    )
     parser.add_argument(
         "--agent",
         action="append",
@@ -60,7 +66,9 @@ def run(args: argparse.Namespace) -> int:
                     jobs_dir=args.jobs_dir.absolute(),
                     concurrency=args.concurrency,
                     compose=args.compose,
+                    patterns=args.task or (),
                     harbor=harbor,
+                    on_progress=print_note,
                 )
             ),
         )

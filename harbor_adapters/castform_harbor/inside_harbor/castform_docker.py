@@ -23,6 +23,14 @@ from harbor.environments.capabilities import (  # type: ignore[import-not-found]
 LABEL = "castform.real-harbor"
 LABEL_VARIABLE = "CASTFORM_HARBOR_LABEL"
 """Its value is the label's: by it the caller removes what a killed harbor left."""
+DOCKERS_OWN = frozenset(
+    (
+        *("PATH", "HOME", "LD_PRELOAD", "LD_LIBRARY_PATH", "GODEBUG", "DOCKER_HOST", "DOCKER_CONTEXT"),
+        *("DOCKER_CONFIG", "DOCKER_TLS", "DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH", "DOCKER_API_VERSION"),
+        *("DOCKER_DEFAULT_PLATFORM", "DOCKER_CONTENT_TRUST", "DOCKER_CONTENT_TRUST_SERVER"),
+    )
+)
+"""Variables that the docker command itself reads: a task's own values are for its container alone."""
 LOGS = ("/logs/agent", "/logs/verifier", "/logs/artifacts")
 OUTPUT_BYTES = 8 << 20
 """Of one command's output that is kept: the tail."""
@@ -79,7 +87,7 @@ class DockerCli(BaseEnvironment):  # type: ignore[misc]  # its base is Any where
             "bridge" if self._network_is_public else "none",
             *(() if self._effective_cpus is None else ("--cpus", str(self._effective_cpus))),
             *(() if self._effective_memory_mb is None else ("--memory", f"{self._effective_memory_mb}m")),
-            *(word for name in env for word in ("--env", name)),
+            *_env_words(env),
             image,
             "sh",
             "-c",
@@ -125,7 +133,7 @@ class DockerCli(BaseEnvironment):  # type: ignore[misc]  # its base is Any where
             "exec",
             *(("--workdir", place) if place else ()),
             *(() if who is None else ("--user", str(who))),
-            *(word for name in merged for word in ("--env", name)),
+            *_env_words(merged),
             self._container,
             "sh",
             "-c",
@@ -164,14 +172,24 @@ async def _checked(*words: str, env: dict[str, str] | None = None) -> ExecResult
     return done
 
 
+def _env_words(env: dict[str, str]) -> list[str]:
+    """Return options that set the variables in the container: by name, but by value those that docker reads too."""
+    return [
+        word
+        for name, value in env.items()
+        for word in ("--env", f"{name}={value}" if name in DOCKERS_OWN else name)
+    ]
+
+
 async def _docker(
     *words: str, env: dict[str, str] | None = None, timeout_seconds: float | None = None
 ) -> ExecResult:
-    """Run docker. Values of `env` reach it by its environment and never by its arguments."""
+    """Run docker. Values of `env` reach it by its environment, save what would change docker itself."""
+    passed = {name: value for name, value in (env or {}).items() if name not in DOCKERS_OWN}
     process = await asyncio.create_subprocess_exec(
         "docker",
         *words,
-        env={**os.environ, **(env or {})},
+        env={**os.environ, **passed},
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,

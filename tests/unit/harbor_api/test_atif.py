@@ -110,6 +110,32 @@ def test_arguments_that_are_no_object_are_kept_as_they_were_written():
     assert [call["function"]["arguments"] for call in back] == ["{bad", "[1]", '{"x":1}']
 
 
+@pytest.mark.parametrize(
+    "arguments", ['{"x": NaN}', '{"x": 1e999}', r'{"x": "\ud800"}'], ids=["nan", "inf", "half"]
+)
+def test_what_other_readers_of_json_do_not_take_is_kept_as_text(tmp_path, arguments):
+    made = make_trajectory([call_of(0, ASKED, said("\udcff half", ("a", arguments)))], session_id="r")
+    write_atif(made, tmp_path / "t.json")
+    json.loads((tmp_path / "t.json").read_bytes(), parse_constant=pytest.fail)
+    back = read_messages(read_atif(tmp_path / "t.json"))[-1]
+    assert back["content"] == "\udcff half" and back["tool_calls"][0]["function"]["arguments"] == arguments
+
+
+@pytest.mark.parametrize("url", ["data:image/svg+xml;base64,AA", "data:audio/wav;base64,AA", "data:,x"])
+def test_an_image_that_atif_has_no_kind_for_is_kept_as_text(url):
+    part = {"type": "image_url", "image_url": {"url": url}}
+    made = make_trajectory([call_of(0, [user([part])], said("A dot."))], session_id="r")
+    assert json.loads(made.steps[0].message[0].text) == part
+
+
+@pytest.mark.parametrize("version", ["abc", None, [1], {"a": 1}])
+def test_what_another_program_keeps_beside_its_metrics_is_its_own(version):
+    extra = {"version": version, "call_id": 5, "finish_reason": ["x"]}
+    step = {"step_id": 1, "source": "agent", "message": "hi", "metrics": {"extra": extra}}
+    (call,) = read_calls(parse_atif(minimal(steps=[step]), where="it"))
+    assert call.version == 0 and isinstance(call.call_id, str)
+
+
 def test_calls_without_a_reply_are_left_out_and_none_at_all_is_an_error():
     failed = call_of(2, ASKED, {}, finish_reason="error", prompt_ids=None, sampled_ids=None, logprobs=None)
     assert len(read_calls(make_trajectory([*CALLS, failed], session_id="r"))) == 2

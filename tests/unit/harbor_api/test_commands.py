@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 from castform.cli.main import main
 from castform.config import load_config
 from castform_harbor.atif import parse_atif, write_atif
+from castform_harbor.compare import choose_tasks, find_host_values
+from castform_harbor.tasks import load_tasks
+
+TASKS = Path(__file__).parents[2] / "harbor" / "tasks"
 
 
 def test_env_is_short_for_an_argument_of_the_environment():
@@ -57,3 +62,21 @@ def test_comparing_without_the_real_harbor_says_how_to_get_it(tmp_path, monkeypa
     monkeypatch.setenv("CASTFORM_HARBOR", str(tmp_path))
     assert main(["harbor", "compare", str(tmp_path)]) == 3
     assert "castform harbor install" in capsys.readouterr().err
+
+
+def test_comparing_a_task_that_is_not_there_says_which_are(tmp_path, monkeypatch, capsys):
+    for name in ("harbor", "python"):
+        (tmp_path / name).write_text("#!/bin/sh\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("CASTFORM_HARBOR", str(tmp_path / "harbor"))
+    assert main(["harbor", "compare", str(TASKS), "--task", "work*", "--task", "harbour"]) == 2
+    told = capsys.readouterr().err
+    assert "no task is called 'harbour'" in told and "workdir" in told
+
+
+def test_the_real_harbor_gets_what_a_task_takes_from_this_machine():
+    tasks = choose_tasks(load_tasks(TASKS), ["separate-*"])
+    assert len(tasks) == 4
+    host = {"CASTFORM_FIXTURE_EXPECTED": "gull", "SECRET": "s"}
+    assert find_host_values(tasks, host) == {"CASTFORM_FIXTURE_EXPECTED": "gull"}
+    assert find_host_values(tasks, {}) == {}

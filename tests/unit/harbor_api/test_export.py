@@ -11,7 +11,7 @@ import tomllib
 import pytest
 
 from castform.cli.main import main
-from castform.errors import UsageError
+from castform.errors import RunFailedError, UsageError
 from castform.plugins.environments import load_environment
 from castform_harbor.export import ExportOptions, export_environment
 from castform_harbor.task import load_task
@@ -93,6 +93,34 @@ def test_a_scorer_that_fails_leaves_no_reward(exported, tmp_path):
     example.write_text(json.dumps({**json.loads(whole), "python": [2, 7]}))
     assert "exported for Python [2, 7]" in score(exported.tasks[2], tmp_path, "three")
     example.write_text(whole)
+
+
+async def test_any_examples_id_is_written_down_and_one_without_an_answer_is_scored_too(tmp_path):
+    """An id is any text; where no answer is known, what is paid for nothing is 0 there too."""
+    more = """
+    def gold(self, example):
+        return None if example.id == "two" else example.payload["ground_truth"] + "\\n"
+    """
+    file = write_environment(tmp_path, more=more)
+    text = file.read_text().replace('"one", ', r'"one \U0001f600 \x7f\"", ')
+    file.write_text(
+        text.replace('"polite": 0.1', '"polite": 3.0 * (rollout.example_args["ground_truth"] == "two")')
+    )
+    result = await export_environment(load_environment(str(file)), {}, tmp_path / "tasks")
+    named = [tomllib.loads((task / "task.toml").read_text())["metadata"]["example"] for task in result.tasks]
+    assert named == ['one \U0001f600 \x7f"', "two", "three"] and result.without_solution == 1
+    found = [score(task, tmp_path, "two")["reward"] for task in result.tasks]
+    assert found[1] > 0 and found[2] == 0.0
+    assert score(result.tasks[1], tmp_path, None)["reward"] == 0.0
+
+
+async def test_an_export_whose_scorer_does_not_work_leaves_nothing(tmp_path):
+    """It scores in the process that finds out what it imports, and not with what it imported there."""
+    hooks = "import pathlib; assert '.scorer' not in __file__ and 'tests' not in pathlib.Path(__file__).parts"
+    loaded = load_environment(str(write_environment(tmp_path, hooks=hooks)))
+    with pytest.raises(RunFailedError, match="exported scorer gives None"):
+        await export_environment(loaded, {}, tmp_path / "tasks")
+    assert sorted(path.name for path in tmp_path.iterdir() if path.name != "__pycache__") == ["say.py"]
 
 
 def test_tasks_share_the_scorers_modules_on_disk(exported):

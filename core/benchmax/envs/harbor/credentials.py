@@ -6,10 +6,11 @@ Harbor's clients of those services read `os.environ`. Trials with equal keys sha
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import threading
 from collections.abc import AsyncIterator, Mapping
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -141,7 +142,7 @@ class _ProcessEnvironment:
             self._current, self._before = {}, {}
             waiting, self._waiting = self._waiting, []
         for one in waiting:
-            if not one.done():
+            with contextlib.suppress(InvalidStateError):  # who waited was cancelled, in any thread
                 one.set_result(None)
 
 

@@ -153,12 +153,14 @@ class HarborEnv(Environment[Mapping[str, Any], HarborAttempt]):
             async with asyncio.timeout(self.trial_timeout_seconds) as limit:
                 result = await self._runners.get().run(trial)
         except TimeoutError as error:
+            self._clean(trial, None)
             if not limit.expired():
                 raise
-            if self.keep_trials == "none":
-                shutil.rmtree(trial.trial_dir, ignore_errors=True)
             message = f"the trial took longer than {self.trial_timeout_seconds:g} s"
             raise RolloutFailure("harness_timeout", message) from error
+        except BaseException:
+            self._clean(trial, None)
+            raise
         try:
             return self.settle(request.rollout_id, result)
         finally:
@@ -220,8 +222,9 @@ class HarborEnv(Environment[Mapping[str, Any], HarborAttempt]):
         if runner is not None:
             await runner.aclose()
 
-    def _clean(self, trial: HarborTrial, result: HarborTrialResult) -> None:
-        whole = result.exception_type is None and bool(result.rewards)
+    def _clean(self, trial: HarborTrial, result: HarborTrialResult | None) -> None:
+        """Remove the trial's folder where it is not to stay. None: the trial came to no result."""
+        whole = result is not None and result.exception_type is None and bool(result.rewards)
         if self.keep_trials == "none" or (self.keep_trials == "failed" and whole):
             shutil.rmtree(trial.trial_dir, ignore_errors=True)
 

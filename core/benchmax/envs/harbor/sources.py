@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import re
+import tempfile
 import tomllib
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -87,7 +88,12 @@ def _read_manifest(path: Path) -> dict[str, str]:
     """Return content hashes by task name from a dataset.toml, where there is one."""
     if not path.is_file():
         return {}
-    rows = tomllib.loads(path.read_text(encoding="utf-8")).get("tasks", [])
+    try:
+        rows = tomllib.loads(path.read_text(encoding="utf-8")).get("tasks", [])
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path} is no list of Harbor tasks: {error}") from error
+    if not isinstance(rows, list):
+        raise ValueError(f"{path} is no list of Harbor tasks: tasks is {rows!r}")
     return {
         str(row["name"]).rpartition("/")[2]: str(row["digest"]).removeprefix("sha256:")
         for row in rows
@@ -132,7 +138,10 @@ def _find_in_registry(rows: Sequence[Any], config: DatasetConfig, folder: Path) 
         raise ValueError(
             f"the registry has no dataset {config.name!r} {wanted or ''}; it has {known or 'none'}"
         )
-    return [_read_entry(row, folder) for row in matching[-1].get("tasks", [])]
+    entries = matching[-1].get("tasks", [])
+    if not isinstance(entries, list):
+        raise ValueError(f"dataset {config.name!r} of the registry has no list of tasks: {entries!r}")
+    return [_read_entry(row, folder) for row in entries]
 
 
 def _read_entry(row: Any, folder: Path) -> TaskSource:
@@ -206,14 +215,29 @@ async def _fetch_all(
 
 
 async def _fetch(url: str, commit: str | None, folder: Path, *, overwrite: bool) -> None:
+    """Fetch a commit to its place. It appears whole or not at all, whoever fetches it at the same time."""
     place = _place(folder, url, commit)
-    if (place / ".git" / "fetched").exists() and not overwrite:
+    if place.exists() and not overwrite:
         return
-    await asyncio.to_thread(place.mkdir, parents=True, exist_ok=True)
-    await _run_git(place, "init", "--quiet")
-    await _run_git(place, "fetch", "--quiet", "--depth", "1", "--", url, commit or "HEAD")
-    await _run_git(place, "checkout", "--quiet", "--force", "FETCH_HEAD")
-    await asyncio.to_thread((place / ".git" / "fetched").touch)
+    await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".fetch-") as made:
+        fresh = Path(made) / "repository"
+        await asyncio.to_thread(fresh.mkdir)
+        await _run_git(fresh, "init", "--quiet")
+        await _run_git(fresh, "fetch", "--quiet", "--depth", "1", "--", url, commit or "HEAD")
+        await _run_git(fresh, "checkout", "--quiet", "--force", "FETCH_HEAD")
+        await asyncio.to_thread(_put_in_place, fresh, place, Path(made) / "former", overwrite=overwrite)
+
+
+def _put_in_place(fresh: Path, place: Path, former: Path, *, overwrite: bool) -> None:
+    if overwrite:
+        with contextlib.suppress(FileNotFoundError):
+            place.rename(former)
+    try:
+        fresh.rename(place)
+    except OSError:
+        if not place.exists():  # else another process was first, with the same commit
+            raise
 
 
 async def _run_git(folder: Path, *words: str) -> None:
@@ -231,6 +255,7 @@ async def _run_git(folder: Path, *words: str) -> None:
     except asyncio.CancelledError:
         with contextlib.suppress(ProcessLookupError):
             process.kill()
+        await process.wait()
         raise
     if process.returncode:
         raise RuntimeError(f"git {words[0]} failed: {errors.decode('utf-8', 'replace').strip()[-500:]}")

@@ -7,6 +7,7 @@ import hashlib
 import json
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -210,6 +211,40 @@ async def test_tasks_of_a_repository_are_fetched_at_their_commit_once(tmp_path, 
     shutil.rmtree(repository)
     again = await HarborDataset.create(config, base_dir=tmp_path)
     assert [e.id for e in first] == [e.id for e in again] == [hash_task(tmp_path / "tasks" / first[0].id)]
+
+
+async def test_a_repository_that_is_fetched_twice_at_a_time_or_anew_is_there_whole(tmp_path, make_task):
+    make_task(under="repository/tasks")
+    commit = commit_all(tmp_path / "repository")
+    source = sources.TaskSource(
+        name="one", path=Path("tasks/one"), git_url=str(tmp_path / "repository"), git_commit_id=commit
+    )
+    place = tmp_path / "downloads"
+    found = await asyncio.gather(*(sources.fetch_tasks([source], place) for _ in range(2)))
+    (folder,) = {path for (path,) in found}
+    (folder / "instruction.md").write_text("tampered")
+    assert await sources.fetch_tasks([source], place, overwrite=True) == [folder]
+    assert (folder / "instruction.md").read_text() == "Do one.\n"
+    assert len(list(place.iterdir())) == 1
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [("tasks = 5", "tasks is 5"), ("tasks = [", "no list of Harbor tasks")],
+)
+async def test_a_manifest_that_is_none_is_told_with_its_file(tmp_path, make_task, rows, said):
+    make_task()
+    (tmp_path / "source" / "dataset.toml").write_text(rows)
+    with pytest.raises(ValueError, match=rf"dataset\.toml .*{said}"):
+        await HarborDataset.create(SOURCE, base_dir=tmp_path)
+
+
+async def test_a_dataset_of_a_registry_has_a_list_of_tasks(tmp_path):
+    (tmp_path / "registry.json").write_text(json.dumps([{"name": "set", "version": "1", "tasks": 5}]))
+    with pytest.raises(ValueError, match="'set' of the registry has no list of tasks: 5"):
+        await HarborDataset.create(
+            DatasetConfig(name="set", registry_path="registry.json"), base_dir=tmp_path
+        )
 
 
 @pytest.mark.parametrize(

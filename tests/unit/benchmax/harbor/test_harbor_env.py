@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from benchmax.envs import Example
+from benchmax.envs import Example, RolloutFailure
 from benchmax.envs.harbor import (
     AgentConfig,
     BundledAgentSource,
@@ -213,6 +213,33 @@ async def test_trial_folders_stay_as_long_as_is_wanted(request_of, tmp_path, mak
     for example in await env.create_dataset("train", tmp_path):
         await env.run_group([request_of(example, example.payload["name"])])
     assert sorted(path.name for path in (tmp_path / "trials").iterdir()) == left
+
+
+@pytest.mark.parametrize("how", ["cancelled", "broken", "late"])
+async def test_no_trial_folder_stays_of_one_that_came_to_no_result(
+    request_of, tmp_path, make_task, make_env, monkeypatch, how
+):
+    make_task("one")
+    env = make_env(keep_trials="none", trial_timeout_seconds=0.05 if how == "late" else None)
+    example = (await env.create_dataset("train", tmp_path))[0]
+
+    begun = asyncio.Event()
+
+    async def run(trial):
+        trial.trial_dir.mkdir(parents=True)
+        begun.set()
+        if how == "broken":
+            raise OSError("gone")
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(env._runners.get(), "run", run)
+    running = asyncio.ensure_future(env.run_rollout(request_of(example)))
+    await begun.wait()
+    if how == "cancelled":
+        running.cancel()
+    with pytest.raises((OSError, asyncio.CancelledError, RolloutFailure)):
+        await running
+    assert list((tmp_path / "trials").iterdir()) == []
 
 
 async def test_the_runner_looks_at_the_tasks_before_anything_runs(tmp_path, make_task, make_env):
