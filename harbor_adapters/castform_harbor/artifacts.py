@@ -66,7 +66,8 @@ async def collect_artifacts(
 ) -> list[Carried]:
     """Copy /logs/artifacts and what is listed below `target`, and write the manifest.
 
-    A path that is not there is `failed`, no error. Where two land on one another, the first stays.
+    A path that is not there is `failed`, no error. Where two land on one another, the first stays,
+    and where one lands on the manifest, that does.
     Raises SandboxGoneError.
     """
     make_folder(target)
@@ -86,7 +87,7 @@ async def _collect(
     source = f"/{str(PurePosixPath(box.workdir) / item.source).lstrip('/')}"
     host = target / (item.destination or source).strip("/")
     guess = not PurePosixPath(source).suffix
-    if any(_overlap(host, other.host) for other in earlier):
+    if any(_overlap(host, taken) for taken in (target / MANIFEST, *(other.host for other in earlier))):
         return Carried(artifact=item, source=source, host=host, status="skipped", is_folder=guess)
     with tempfile.TemporaryDirectory(prefix=".arriving-", dir=target) as work:
         copy = Path(work) / "copy"

@@ -42,9 +42,9 @@ def read_environment(table: Table | None) -> EnvironmentConfig:
         network=network or NetworkPolicy(mode="public"),
         says_network=network is not None,
         env=table.variables("env"),
-        workdir=table.text("workdir"),
+        workdir=table.text("workdir") or None,
         mcp_servers=tuple(_read_server(item) for item in table.tables("mcp_servers")),
-        skills_dir=table.text("skills_dir"),
+        skills_dir=table.text("skills_dir") or None,
         healthcheck=None if health is None else read_healthcheck(health),
     )
     table.close()

@@ -10,6 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+_LARGEST_WHOLE = 1e15
+"""More than any machine has of anything; beyond it numbers are not whole any more."""
+
 
 @dataclass(slots=True)
 class Findings:
@@ -75,7 +78,7 @@ class Table:
         number = self.number(key)
         if number is None:
             return None
-        if number != int(number) or number < 0:
+        if number != int(number) or not 0 <= number <= _LARGEST_WHOLE:
             self.fault(key, f"is {number:g}, not a whole number")
             return None
         return int(number)

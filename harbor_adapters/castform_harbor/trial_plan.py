@@ -9,7 +9,8 @@ from pathlib import Path
 
 from castform.errors import UsageError
 from castform.harness.contract import AgentTask, McpServer
-from castform.sandbox.contract import BoxRequest, Capabilities, NetworkPolicy
+from castform.sandbox.contract import BoxRequest, Capabilities, ModelEndpoint, NetworkPolicy
+from castform.sandbox.request import check_request, check_user
 from castform_harbor.box import AGENT_LOGS, Box, choose_network, make_request
 from castform_harbor.secrets_scrub import find_secrets
 from castform_harbor.task import HarborTask, find_verifier_image
@@ -29,6 +30,8 @@ from castform_harbor.verifier import Tests
 
 TRIAL_LABEL = "harbor.trial"
 TASK_LABEL = "harbor.task"
+LONGEST_SECONDS = 1e9
+"""Thirty years: an agent's deadline is still a number that its program can read."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +82,7 @@ class TrialPlan:
         limits = [limit for limit in (base, self.options.max_agent_timeout_seconds) if limit is not None]
         if not limits:
             return None
-        return min(limits) * self._times(self.options.agent_timeout_multiplier)
+        return min(LONGEST_SECONDS, min(limits) * self._times(self.options.agent_timeout_multiplier))
 
     def verifier_seconds(self, step: StepConfig | None) -> float:
         own = self.verifier_of(step).timeout_seconds
@@ -170,20 +173,27 @@ class TrialPlan:
             log_dir=AGENT_LOGS,
         )
 
-    def check_templates(self) -> None:
-        """Fill every template once. UsageError names the variables that this machine does not set."""
+    def check(self) -> None:
+        """Fill every template and look at every request once.
+
+        UsageError names the variables that this machine does not set, and what no box can be asked for.
+        """
         config = self.task.config
-        fill_templates(config.environment.env, self.host_env, where="[environment.env]")
+        check_request(self.agent_request()[0])
+        for step in self.phases:
+            check_user(self.agent_of(step).user)
         for server in config.environment.mcp_servers:
             self._fill_server(server)
         if not self.options.verify:
             return
         for step in self.phases:
             self.tests_of(step)
-            if self.mode_of(step) == "separate":
-                self.verifier_request(step)
+            for user in (self.verifier_of(step).user, *(hook.user for hook in self.hooks_of(step))):
+                check_user(user)
+            if self.mode_of(step) != "shared":
+                check_request(self.verifier_request(step)[0])
 
-    def secrets(self) -> frozenset[str]:
+    def secrets(self, endpoint: ModelEndpoint | None = None) -> frozenset[str]:
         """Return the values that must not stay in the trial's files."""
         config = self.task.config
         environments = [config.environment.env, config.solution_env, self.options.agent_env]
@@ -195,7 +205,8 @@ class TrialPlan:
             {name: self._look_up(value) for name, value in server.headers.items()}
             for server in config.environment.mcp_servers
         ]
-        return find_secrets(*filled, *headers, self.options.verifier_env)
+        model = {"api_key": endpoint.api_key} if endpoint else {}
+        return find_secrets(*filled, *headers, self.options.verifier_env, model)
 
     def _look_up(self, value: str) -> str:
         try:
@@ -245,7 +256,10 @@ def make_plan(
         host_env=os.environ if options.host_env is None else options.host_env,
         labels={TRIAL_LABEL: trial_name, TASK_LABEL: task.short_name},
     )
-    plan.check_templates()
+    try:
+        plan.check()
+    except UsageError as error:
+        raise UsageError(f"{task.name} cannot be run: {error}", hint=error.hint) from error
     problems = [problem for item in options.artifacts for problem in find_artifact_problems(item)]
     if problems:
         raise UsageError(f"an artifact {'; an artifact '.join(problems)}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -41,12 +42,8 @@ class Span:
 
     started: datetime | None = None
     finished: datetime | None = None
-
-    @property
-    def seconds(self) -> float:
-        if self.started is None or self.finished is None:
-            return 0.0
-        return (self.finished - self.started).total_seconds()
+    seconds: float = 0.0
+    """How long it took, whatever the clock was set to meanwhile; 0 until it has ended."""
 
     def as_dict(self) -> dict[str, str | None] | None:
         if self.started is None:
@@ -57,10 +54,12 @@ class Span:
 @contextmanager
 def timed(span: Span) -> Iterator[None]:
     span.started = now()
+    began = time.monotonic()
     try:
         yield
     finally:
         span.finished = now()
+        span.seconds = time.monotonic() - began
 
 
 @dataclass(slots=True)

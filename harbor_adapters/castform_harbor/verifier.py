@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from castform.errors import UsageError
 from castform.sandbox.contract import ExecResult
 from castform.sandbox.errors import ExecTimeoutError, SandboxFileError
 from castform_harbor.box import TESTS, VERIFIER_LOGS, Box
@@ -108,7 +109,7 @@ async def fetch_logs(box: Box, source: str, target: Path, *, max_bytes: int) -> 
     """
     try:
         await box.sandbox.download(source, target, max_bytes=max_bytes)
-    except SandboxFileError as error:
+    except (SandboxFileError, UsageError) as error:  # no such folder, or a file in its place
         if source == VERIFIER_LOGS:
             await _fetch_small(box, target)
         return [f"{source} was not carried out whole: {error}"]

@@ -48,6 +48,9 @@ class CommandHarness:
     extend: Extend = add_nothing
     """What a binding adds for each task."""
     clock: Callable[[], float] = time.time
+    """Says the deadline to the program, in Unix time."""
+    timer: Callable[[], float] = time.monotonic
+    """Measures the time that is left: the clock may be set meanwhile."""
     make_token: Callable[[], str] = lambda: secrets.token_hex(8)
 
     @property
@@ -109,6 +112,7 @@ class CommandHarness:
 
     async def run(self, task: AgentTask, sandbox: Sandbox, endpoint: ModelEndpoint | None) -> HarnessResult:
         """Write the files, run the program until its end or its deadline, say how it ended."""
+        began = self.timer()
         started = self.clock()
         limit = self.section.timeout_seconds if task.timeout_seconds is None else task.timeout_seconds
         inside = None if endpoint is None else await sandbox.connect(endpoint)
@@ -117,11 +121,11 @@ class CommandHarness:
         try:
             values = make_values(task, inside, place)
             launch = make_launch(self.section, task, values, self.extend(task, values))
-            await self._prepare(sandbox, launch, place, keys)
-            result = await self._execute(sandbox, launch, place, keys)
+            await self._prepare(sandbox, launch, began + limit, keys)
+            result = await self._execute(sandbox, launch, place, began + limit, keys)
         finally:
             await self._clean_up(sandbox, place, as_root=bool(task.user or self.section.user))
-        metadata = {**result.metadata, "seconds": round(self.clock() - started, 3), "harness": self.name}
+        metadata = {**result.metadata, "seconds": round(self.timer() - began, 3), "harness": self.name}
         metadata |= {"version": self.version} if self.version else {}
         return replace(result, metadata=metadata)
 
@@ -160,7 +164,7 @@ class CommandHarness:
         if made.exit_code != 0:
             raise HarnessError(f"{self.name}: cannot make {path}: {made.error_text.strip()[-500:]}")
 
-    async def _prepare(self, sandbox: Sandbox, launch: Launch, place: Place, keys: Sequence[str]) -> None:
+    async def _prepare(self, sandbox: Sandbox, launch: Launch, ends: float, keys: Sequence[str]) -> None:
         """Write the files and run `prepare`, as the program's user."""
         if launch.user and launch.files:  # or the folders above them would be root's
             folders = sorted({str(PurePosixPath(file.path).parent) for file in launch.files})
@@ -175,7 +179,7 @@ class CommandHarness:
                 cwd=launch.workdir,
                 env=launch.env,
                 user=launch.user,
-                timeout_seconds=max(1.0, place.deadline - self.clock()),
+                timeout_seconds=max(1.0, ends - self.timer()),
             )
         except ExecTimeoutError as error:
             raise HarnessError(f"{self.name}: prepare took all of the program's time") from error
@@ -185,9 +189,9 @@ class CommandHarness:
             )
 
     async def _execute(
-        self, sandbox: Sandbox, launch: Launch, place: Place, keys: Sequence[str]
+        self, sandbox: Sandbox, launch: Launch, place: Place, ends: float, keys: Sequence[str]
     ) -> HarnessResult:
-        left = place.deadline - self.clock()
+        left = ends - self.timer()
         status: HarnessStatus
         code: int | None = None
         try:

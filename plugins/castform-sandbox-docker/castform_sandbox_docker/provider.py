@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from castform.sandbox.contract import BoxRequest, Capabilities, Capacity, Limits, Sandbox
+from castform.sandbox.contract import BoxRequest, Capabilities, Capacity, ImageBuild, Limits, Sandbox
 from castform.sandbox.errors import (
     MissingError,
     SandboxError,
@@ -208,7 +208,7 @@ class DockerProvider:
             await finish(self._undo(name, life, folder))
             if isinstance(error, APIError):
                 raise SandboxStartError(
-                    f"the engine starts no box of {request.image or 'its plain image'}: {error.explanation}",
+                    f"the engine starts no box of {_name_image(request)}: {error.explanation}",
                     hint=choose_hint(str(error.explanation)),
                 ) from error
             if isinstance(error, SandboxGoneError):
@@ -342,6 +342,13 @@ def make_folder(folder: Path, labels: Mapping[str, str]) -> Path:
     (folder / OWNER_FILE).write_text(json.dumps(dict(labels)), encoding="utf-8")
     (folder / OWNER_FILE).chmod(0o600)
     return folder
+
+
+def _name_image(request: BoxRequest) -> str:
+    image = request.image
+    if isinstance(image, ImageBuild):
+        return f"the image of {image.context / image.dockerfile}"
+    return image or "its plain image"
 
 
 def _remove_folder(folder: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
 import time
@@ -137,6 +138,15 @@ async def test_a_program_that_never_ends_is_killed_at_its_deadline(box, make_har
     child = (await box.read_file(f"{task.workdir}/child")).decode().strip()
     state = await box.exec(["sh", "-c", 'cut -d" " -f3 /proc/$1/stat 2>/dev/null', "sh", child])
     assert state.text.strip() in ("", "Z")
+
+
+async def test_a_clock_that_is_set_meanwhile_takes_no_time_away(box, make_harness, make_task):
+    for later in (1e12, -1e12):
+        clock = itertools.chain([time.time()], itertools.repeat(later)).__next__
+        harness = replace(make_harness('[harness]\ncommand = "echo done"\n'), clock=clock)
+        done = await harness.run(make_task(timeout_seconds=60.0), box, None)
+        assert (done.status, done.output.strip()) == ("finished", "done")
+        assert 0 <= done.metadata["seconds"] < 60
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import secrets
 import socket
 from collections.abc import Callable, Mapping, Sequence
@@ -35,6 +36,7 @@ from castform.sandbox.teardown import finish
 from castform.sandbox.trees import measure_tree, remove_tree
 
 WATCH_SECONDS = 0.5
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MEASURE_SHARE = 10.0
 """The folder's size is taken so seldom that it costs at most one part in this of the time."""
 _LAUNCH = (
@@ -95,6 +97,7 @@ class ProcessBox:
             max_output_bytes=max_output_bytes,
         )
         check_user(user)
+        _check_names({**self._env, **(env or {})})
         kilobytes = "unlimited" if self._limits.memory_mb is None else str(self._limits.memory_mb << 10)
         blocks = "unlimited" if self._limits.disk_mb is None else str(self._limits.disk_mb << 11)
         token = secrets.token_hex(8)
@@ -230,6 +233,16 @@ def check_user(user: str | None) -> None:
         f"the process provider runs everything as the user who started castform, not as {user!r}",
         hint="use the docker provider, or leave the user out",
     )
+
+
+def _check_names(env: Mapping[str, str]) -> None:
+    """Raise UsageError for a variable that the shell between a command and its box would drop."""
+    odd = [name for name in env if _NAME.fullmatch(name) is None]
+    if odd:
+        raise UsageError(
+            f"the process provider cannot set the variable {odd[0]!r}: its shell keeps letters, digits and _",
+            hint="use the docker or the bubblewrap provider, or another name",
+        )
 
 
 def _find_excess(mark: str, limits: Limits) -> str | None:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:  # without `typing`: each import is part of a box's start
 PACKET_BYTES = 1 << 16
 _INT_BYTES = 4
 _TICK_SECONDS = 0.01
+_LONGEST_POLL = 3_600_000.0
+"""Milliseconds; poll takes 31 bits of them."""
 _KILL_SECONDS = 10.0
 _KEPT_CAPABILITIES = frozenset({0, 1, 3, 4, 5, 6, 7, 8, 10, 18, 31})
 """chown, dac_override, fowner, fsetid, kill, setgid, setuid, setpcap, net_bind_service, sys_chroot, setfcap."""
@@ -93,7 +95,7 @@ class Init:
         times = [one.deadline for one in self.commands.values() if one.deadline is not None and not one.told]
         limit = self.watcher.pause()
         waits = [max(0.0, when - time.monotonic()) for when in times] + ([] if limit is None else [limit])
-        return None if not waits else min(waits) * 1000 + 1
+        return None if not waits else min(min(waits) * 1000 + 1, _LONGEST_POLL)
 
     def receive(self) -> None:
         data, extra, _, _ = self.link.recvmsg(PACKET_BYTES, _socket.CMSG_LEN(8 * _INT_BYTES))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 
 from castform.sandbox.contract import Sandbox
-from castform.sandbox.errors import ExecTimeoutError
+from castform.sandbox.errors import ExecTimeoutError, UsageError
 from castform.testing.sandboxes.rule import BrokenRuleError, SandboxRule, check_equal, check_that
 from castform.testing.sandboxes.subject import (
     SLEEPER,
@@ -20,6 +21,8 @@ from castform.testing.sandboxes.subject import (
 
 _PROMPT_SECONDS = 10.0
 """Longest for what has nothing to wait for, on a busy machine."""
+_LONG_SECONDS = (30 * 86400.0, 1e10, 1e308, float("inf"))
+"""A month is more milliseconds than 31 bits hold; the others are more than clocks do."""
 _BEAT = """
 echo kept > "$1/kept"
 (while :; do date +%s >> "$1/beat"; sleep 0.1; done) &
@@ -57,6 +60,11 @@ async def check_workdir_and_env(examined: Examined) -> None:
         check_equal("folder and variables", done.text, f"{folder}|of the box|command|a b\nc")
         again = await box.exec(["sh", "-c", 'printf "%s|%s" "$BOTH" "$OWN"'])
         check_equal("the variables of the next command", again.text, "box|")
+        odd = {"A B": "1", "2.x-y": "$HOME %s", "é": "`id`"}
+        with contextlib.suppress(UsageError):  # what cannot be set is told
+            told = (await box.exec(["cat", "/proc/self/environ"], env=odd)).text.split("\0")
+            lost = [name for name, value in odd.items() if f"{name}={value}" not in told]
+            check_equal("variables with odd names that a command lacks", lost, [])
 
 
 async def check_missing_workdir(examined: Examined) -> None:
@@ -106,6 +114,13 @@ async def check_timeout(examined: Examined) -> None:
         "the size of what descendants write after the timeout", await run_shell(box, _SIZES, folder), before
     )
     check_equal("a file from before the timeout", await box.read_file(f"{folder}/kept"), b"kept\n")
+
+
+async def check_long_timeouts(examined: Examined) -> None:
+    box = await examined.box()
+    for seconds in _LONG_SECONDS:
+        done = await box.exec(["echo", "done"], timeout_seconds=seconds)
+        check_equal(f"a command that has {seconds:g} s", (done.exit_code, done.text.strip()), (0, "done"))
 
 
 async def check_cancelled_command(examined: Examined) -> None:
@@ -195,6 +210,11 @@ RULES = (
         name="timeout",
         promise="At its timeout a command dies with all its descendants, sessions of their own included; files stay.",
         check=check_timeout,
+    ),
+    SandboxRule(
+        name="long-timeout",
+        promise="A timeout may be as long as anybody likes.",
+        check=check_long_timeouts,
     ),
     SandboxRule(
         name="cancelled-command",
