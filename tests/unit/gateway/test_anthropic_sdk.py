@@ -214,7 +214,7 @@ async def test_other_errors_arrive_as_the_sdks_own_types(make_bench):
         assert (await client.models.retrieve("fake")).display_name == "fake"
 
 
-@settings(max_examples=25)
+@settings(max_examples=25, deadline=None)
 @given(
     content=st.none() | st.text(max_size=120),
     reasoning=st.text(max_size=60),

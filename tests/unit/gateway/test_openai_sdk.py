@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import openai
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from castform_trainer.engines.contract import Generation
@@ -128,6 +128,7 @@ async def test_errors_arrive_as_the_sdks_own_types_with_our_codes(make_bench):
 TEXT = st.text(max_size=120)
 
 
+@settings(deadline=None)
 @given(
     content=st.none() | TEXT,
     reasoning=st.text(max_size=60),

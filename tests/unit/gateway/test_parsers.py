@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from castform_trainer.gateway.parsers import pick_tool_format, split_reasoning
@@ -131,6 +131,7 @@ def test_reasoning_is_split_from_the_answer(text, opened, expected):
     assert split_reasoning(text, opened=opened) == expected
 
 
+@settings(deadline=None)
 @given(text=st.text(alphabet='<>/_{}[]":,; \nabTOLCS|function=parameter'), place=st.integers(0, len(ALL) - 1))
 def test_no_text_makes_a_reader_raise_or_lose_text(text, place):
     parsed = ALL[place].parse(text, TOOLS)

@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from castform.call_log import CallIndex
@@ -37,6 +37,7 @@ def make_call(index=0, **changes):
     return ModelCall(**{**values, **changes})
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 2**31), st.floats(-80, 0))),
     st.text(),
@@ -249,6 +250,7 @@ VALUES = st.recursive(
 )
 
 
+@settings(deadline=None)
 @given(VALUES, st.booleans())
 def test_the_levels_of_json_are_counted_whatever_its_strings_say(value, ascii_only):
     assert _count_levels(json.dumps(value, ensure_ascii=ascii_only)) == measure(value)

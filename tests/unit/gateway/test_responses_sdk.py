@@ -227,7 +227,7 @@ async def test_a_prompt_that_is_too_long_fails_inside_a_stream(make_bench):
     assert await bench.calls() == []
 
 
-@settings(max_examples=25)
+@settings(max_examples=25, deadline=None)
 @given(
     content=st.none() | st.text(max_size=120),
     reasoning=st.text(max_size=60),

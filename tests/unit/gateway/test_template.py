@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from castform_trainer.gateway.errors import ApiError
@@ -42,6 +42,7 @@ def test_a_control_token_that_json_spells_otherwise_is_ordinary_text_too(control
     assert f"a{control}b" in tokenizer.decode(list(ids))
 
 
+@settings(deadline=None)
 @given(st.text(alphabet="a<|>_imendstr \n{}\"'é"), st.text(alphabet="<|im_end|>x"))
 def test_no_user_text_changes_the_number_of_control_tokens(before, after):
     _, codec, renderer = SHARED

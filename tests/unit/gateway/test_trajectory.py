@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from castform.calls import ModelCall
@@ -58,6 +58,7 @@ def trained_tokens(segments):
     )
 
 
+@settings(deadline=None)
 @given(trees())
 def test_every_sampled_token_is_trained_exactly_once(calls):
     segments = build_segments(calls, unchosen="train")
@@ -76,6 +77,7 @@ def test_every_sampled_token_is_trained_exactly_once(calls):
         )
 
 
+@settings(deadline=None)
 @given(trees(), st.data())
 def test_splitting_into_branches_never_changes_what_is_trained(calls, data):
     """Fork invariance: cut any call off its parent and the same tokens are trained, prefix and all."""
@@ -85,6 +87,7 @@ def test_splitting_into_branches_never_changes_what_is_trained(calls, data):
     assert trained_tokens(merged) == trained_tokens([s for parts in alone for s in parts])
 
 
+@settings(deadline=None)
 @given(trees())
 def test_counts_add_up(calls):
     counts = count_fidelity(calls)
@@ -94,6 +97,7 @@ def test_counts_add_up(calls):
     assert (counts + counts).first_calls == 2 * len(calls)
 
 
+@settings(deadline=None)
 @given(trees())
 def test_trained_ids_are_compared_with_what_the_engine_says(calls):
     log = {c.call_id: (c.prompt_ids, c.sampled_ids) for c in calls}
