@@ -231,7 +231,7 @@ def count_kernel(names: Iterable[str]) -> dict[str, int]:
     groups += [group.name for group in Path("/sys/fs/cgroup").glob("castform/*")]
     mounts = Path("/proc/self/mountinfo").read_text()
     return {
-        "control groups": sum(name in known for name in groups),
+        "control groups": sum(name.partition(".")[0] in known for name in groups),
         "mounts": sum(mounts.count(name) for name in known),
     }
 

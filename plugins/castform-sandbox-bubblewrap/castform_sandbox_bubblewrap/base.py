@@ -18,15 +18,16 @@ LIBRARIES = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 COPIED = (
     "adduser.conf", "alternatives", "bash.bashrc", "ca-certificates",
     "ca-certificates.conf", "crypto-policies", "debian_version", "default/locale", "default/useradd", "deluser.conf",
-    "environment", "fonts", "gai.conf", "group", "host.conf", "inputrc", "java", "ld.so.cache", "ld.so.conf",
+    "fonts", "gai.conf", "group", "host.conf", "inputrc", "java", "ld.so.cache", "ld.so.conf",
     "ld.so.conf.d", "locale.alias", "locale.conf", "locale.gen", "localtime", "login.defs", "lsb-release", "magic",
     "magic.mime", "mime.types", "nanorc", "networks", "nsswitch.conf", "os-release", "pam.conf", "pam.d",
-    "passwd", "perl", "pki/ca-trust", "pki/tls/certs", "profile", "profile.d", "protocols", "python3", "python3.9",
+    "passwd", "perl", "pki/ca-trust", "pki/tls/certs", "profile", "protocols", "python3", "python3.9",
     "python3.10", "python3.11", "python3.12", "python3.13", "redhat-release", "rpc", "security/limits.conf",
     "security/namespace.conf", "security/pam_env.conf", "services", "shells", "skel", "ssl/certs", "ssl/openssl.cnf",
-    "system-release", "terminfo", "timezone", "wgetrc", "xattr.conf",
+    "system-release", "terminfo", "timezone", "xattr.conf",
 )  # fmt: skip
-"""Of the host's /etc: what programs read to run. Anything else stays out, whatever it holds."""
+"""Of the host's /etc: what programs read to run. Anything else stays out, whatever it holds: `environment`,
+`profile.d` and `wgetrc`, where passwords of proxies and keys are kept for all to read."""
 _LARGEST = 8 << 20
 _HIGHEST_SYSTEM_ID = 999
 _NOBODY = 65534

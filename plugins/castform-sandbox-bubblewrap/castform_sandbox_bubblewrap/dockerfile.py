@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from castform.sandbox.errors import UsageError
 
 _DIRECTIVE = re.compile(r"#\s*(\w+)\s*=\s*(\S+)\s*\Z")
-_HEREDOC = re.compile(r"<<(-?)(?:'([\w.]+)'|\"([\w.]+)\"|([\w.]+))")
+_HEREDOC = re.compile(r"\d*<<(-?)(?:'([\w.]+)'|\"([\w.]+)\"|([\w.]+))\Z")
+_WORD = re.compile(r"(?:'[^']*'|\"(?:\\.|[^\"\\])*\"|\\.|[^\s'\"\\]|['\"\\])+", re.DOTALL)
 _FLAG = re.compile(r"--([a-z-]+)(?:=(\S*))?(?:\s+|\Z)")
 _VARIABLE = re.compile(r"(?P<name>\w+)(?:(?P<sign>:?[-+])(?P<word>.*))?\Z", re.DOTALL)
 _TAKES_HEREDOCS = frozenset({"RUN", "COPY", "ADD"})
@@ -73,7 +74,7 @@ def parse_dockerfile(text: str) -> list[Instruction]:
         flags, rest = _split_flags(rest.strip())
         heredocs: list[Heredoc] = []
         if word.upper() in _TAKES_HEREDOCS and not rest.startswith("["):
-            for match in _HEREDOC.finditer(rest):
+            for match in filter(None, map(_HEREDOC.match, _WORD.findall(rest))):
                 heredoc, place = _read_heredoc(lines, place, match, first + 1)
                 heredocs.append(heredoc)
         found.append(

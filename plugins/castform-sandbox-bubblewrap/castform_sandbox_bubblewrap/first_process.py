@@ -73,10 +73,12 @@ async def start_first_process(
 
     The groups and the place stay the caller's until it has returned.
     """
-    host, box = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    info_end, info_start = os.pipe2(os.O_CLOEXEC)
-    with tempfile.TemporaryFile() as said, contextlib.ExitStack() as stack:
+    with tempfile.TemporaryFile() as said, contextlib.ExitStack() as stack, contextlib.ExitStack() as theirs:
+        host, box = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        theirs.callback(box.close)
+        info_end, info_start = os.pipe2(os.O_CLOEXEC)
         stack.callback(os.close, info_end)
+        theirs.callback(os.close, info_start)
         passed = [box.fileno(), info_start]
         seccomp_end = None
         if machine.filtered:
@@ -99,8 +101,7 @@ async def start_first_process(
             await finish(_abandon(spawning))
             raise
         finally:
-            os.close(info_start)
-            box.close()
+            theirs.close()  # else the end of the other side would not be seen
         channel = Channel(host)
         try:
             try:

@@ -1,25 +1,30 @@
 """Control groups of boxes, by version 1 or 2, where this process may make them.
 
-A box's group lies in `castform/` at the top of each hierarchy, as other engines' do.
+A box's group lies in `castform/` at the top of each hierarchy, as other engines' do. Its name says who owns it,
+so that it is found and removed although nothing else is left of its box.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
+import signal
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from castform.sandbox.contract import Limits
 from castform.sandbox.errors import SandboxStartError
+from castform.sandbox.owner import Owner, current_owner, is_alive
 
 CONTROLLERS = ("cpu", "memory", "pids")
 _PERIOD = 100_000
 _MIB = 1 << 20
 _REMOVE_SECONDS = 5.0
 _STILL_SECONDS = 5.0
+_NAME = re.compile(r"(?P<box>[\w-]+)\.(?P<pid>\d+)\.(?P<start>\d+)\.(?P<namespace>\d+)", re.ASCII)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,7 +42,7 @@ class Groups:
             for controller in CONTROLLERS:
                 if controller not in self.places:
                     continue
-                folder = self.places[controller] / name
+                folder = self.places[controller] / name_group(name)
                 if folder not in made:
                     folder.mkdir()
                     made.append(folder)
@@ -51,6 +56,24 @@ class Groups:
             remove_groups(made)
             raise
         return made
+
+
+def name_group(box: str) -> str:
+    """Return the name of this process's group for a box."""
+    owner = current_owner()
+    return f"{box}.{owner.pid}.{owner.start}.{re.sub(r'[^0-9]', '', owner.namespace)}"
+
+
+def read_owner(name: str) -> tuple[str, Owner] | None:
+    """Return the box and the owner that a group's name tells of, None where it is none of ours.
+
+    No group outlives the boot or is on another machine.
+    """
+    match = _NAME.fullmatch(name)
+    if match is None:
+        return None
+    here = f"pid:[{match['namespace']}]"
+    return match["box"], replace(current_owner(), pid=int(match["pid"]), start=match["start"], namespace=here)
 
 
 def settings(version: int, controller: str, limits: Limits) -> dict[str, str]:
@@ -72,7 +95,10 @@ def settings(version: int, controller: str, limits: Limits) -> dict[str, str]:
 
 def find_groups(mounts: str | None = None) -> Groups | None:
     """Return where groups can be made, tried by making one; None where that is nowhere."""
-    text = Path("/proc/self/mountinfo").read_text() if mounts is None else mounts
+    try:
+        text = Path("/proc/self/mountinfo").read_text() if mounts is None else mounts
+    except OSError:  # no Linux
+        return None
     tops: dict[str, Path] = {}
     unified: Path | None = None
     for line in text.splitlines():
@@ -136,7 +162,7 @@ def _enable(folder: Path, controller: str) -> None:
 def _prepare(parent: Path) -> Path:
     """Return a folder in which groups can be made. OSError where they cannot."""
     parent.mkdir(exist_ok=True)
-    trial = parent / f"trial-{os.getpid()}-{time.monotonic_ns()}"
+    trial = parent / name_group(f"trial-{time.monotonic_ns()}")
     trial.mkdir()
     trial.rmdir()
     return parent
@@ -153,13 +179,39 @@ def _set(file: Path, value: str) -> None:
 
 
 def kill_group(folder: Path) -> None:
-    """Kill all processes of a group."""
+    """Kill all processes of a group and no other, although a number that was read may be another's by now."""
     with contextlib.suppress(OSError):
         (folder / "cgroup.kill").write_text("1")
-    with contextlib.suppress(OSError):
-        for line in (folder / "cgroup.procs").read_text().split():
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(int(line), 9)
+        return
+    with contextlib.ExitStack() as stack:
+        opened: dict[str, int] = {}
+        for pid in _list_processes(folder):
+            with contextlib.suppress(OSError):
+                opened[pid] = os.pidfd_open(int(pid))
+                stack.callback(os.close, opened[pid])
+        for pid in _list_processes(folder):  # those that were opened keep their numbers
+            if pid in opened:
+                with contextlib.suppress(OSError):
+                    signal.pidfd_send_signal(opened[pid], signal.SIGKILL)
+
+
+def _list_processes(folder: Path) -> list[str]:
+    try:
+        return (folder / "cgroup.procs").read_text().split()
+    except OSError:  # the group is gone
+        return []
+
+
+def reap_groups(groups: Groups) -> list[str]:
+    """Remove the groups of dead owners, wherever their boxes lay; return the names of the boxes. Blocks."""
+    removed: set[str] = set()
+    for parent in set(groups.places.values()):
+        for folder in sorted(parent.iterdir()):
+            found = read_owner(folder.name)
+            if found is not None and not is_alive(found[1]):
+                remove_groups([folder])
+                removed.add(found[0])
+    return sorted(removed)
 
 
 def remove_groups(folders: Sequence[Path]) -> None:
@@ -203,11 +255,10 @@ def _count_moving(groups: Sequence[Path]) -> int:
     """Return how many processes of a box are neither stopped nor ended, its first one included."""
     moving = 0
     for group in groups[:1]:  # each has all of them
-        with contextlib.suppress(OSError):
-            for pid in (group / "cgroup.procs").read_text().split():
-                with contextlib.suppress(OSError):
-                    stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
-                    moving += stat.rpartition(")")[2].split()[0] not in "TtZX"
+        for pid in _list_processes(group):
+            with contextlib.suppress(OSError):
+                stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+                moving += stat.rpartition(")")[2].split()[0] not in "TtZX"
     return moving
 
 

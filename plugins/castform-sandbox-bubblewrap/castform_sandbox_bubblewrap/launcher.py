@@ -26,6 +26,9 @@ STAGE = "/tmp"
 """Covered in the launcher's own namespace; every user id can reach it."""
 _NEW_NAMESPACE, _NEW_USER = 0x00020000, 0x10000000
 _NOSUID, _NODEV, _BIND, _REC, _PRIVATE = 2, 4, 4096, 16384, 1 << 18
+_SET_SECUREBITS, _KEEP_CAPABILITIES = 28, 4
+_LIMITS = {"max_user_namespaces": "0", "max_inotify_instances": "32"}
+"""Of the box's user namespace, by their names in /proc/sys/user."""
 _LOOP_CONFIGURE, _LOOP_GET_FREE, _AUTOCLEAR = 0x4C0A, 0x4C82, 4
 _ATTEMPTS = 64
 
@@ -104,7 +107,11 @@ def attach(image: str) -> tuple[int, str]:
 
 
 def enter_user_namespace(ids: dict[str, int]) -> None:
-    """Become root of a new user namespace whose ids are nobody's outside, and which can have no other in it."""
+    """Become root of a new user namespace whose ids are nobody's outside, and which can have no other in it.
+
+    It is made as that nobody: what the kernel counts for each user (inotify instances, queued signals, message
+    queues) is counted for the maker of a namespace too, and root of this machine must not run out of it.
+    """
     ready_end, ready_start = os.pipe()
     parent = os.getpid()
     child = os.fork()
@@ -118,6 +125,8 @@ def enter_user_namespace(ids: dict[str, int]) -> None:
             code = 0
         finally:
             os._exit(code)
+    _libc.prctl(_SET_SECUREBITS, _KEEP_CAPABILITIES, 0, 0, 0)  # some kernels let only the capable make one
+    os.seteuid(ids["first"])
     unshare(_NEW_USER)
     os.write(ready_start, b"x")
     if os.waitpid(child, 0)[1] != 0:
@@ -125,8 +134,9 @@ def enter_user_namespace(ids: dict[str, int]) -> None:
     os.setgroups([])
     os.setresgid(0, 0, 0)
     os.setresuid(0, 0, 0)
-    with open("/proc/sys/user/max_user_namespaces", "w") as file:
-        file.write("0")
+    for name, value in _LIMITS.items():
+        with open(f"/proc/sys/user/{name}", "w") as file:
+            file.write(value)
     os.close(ready_end)
     os.close(ready_start)
 

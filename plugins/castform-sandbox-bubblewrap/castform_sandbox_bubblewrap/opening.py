@@ -33,7 +33,12 @@ async def open_box(
     user: str | None = None,
 ) -> BubblewrapBox:
     """Start a box and verify its limits. SandboxStartError; failed or cancelled, nothing is left."""
-    first = await _start(machine, folder, image, limits, labels or {})
+    try:
+        first = await _start(machine, folder, image, limits, labels or {})
+    except OSError as error:
+        raise SandboxStartError(
+            f"the sandbox did not start: {error}", hint="this machine has no more of what it needs"
+        ) from error
     box = BubblewrapBox(
         first,
         env={**image.env, **(env or {})},
@@ -54,7 +59,7 @@ async def open_box(
             )
     except BaseException as error:
         await finish(box.close())
-        if isinstance(error, SandboxError) and not isinstance(error, SandboxStartError):
+        if isinstance(error, SandboxError | OSError) and not isinstance(error, SandboxStartError):
             raise SandboxStartError(f"the sandbox did not start: {error}") from error
         raise
     return box
@@ -108,9 +113,9 @@ async def _start(
     def prepare() -> BoxPlace:
         if machine.groups is not None:
             groups.extend(machine.groups.make(name, limits))
-        place = make_place(folder, name, machine, Path(image.root), limits.disk_mb)
-        place.write_record(groups=groups, labels=labels)
-        return place
+        return make_place(
+            folder, name, machine, Path(image.root), limits.disk_mb, groups=groups, labels=labels
+        )
 
     preparing = asyncio.ensure_future(asyncio.to_thread(prepare))
     try:

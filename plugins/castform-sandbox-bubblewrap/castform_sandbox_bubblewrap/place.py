@@ -78,16 +78,35 @@ def make_id() -> str:
     return f"bwrap-{secrets.token_hex(6)}"
 
 
-def make_place(folder: Path, name: str, machine: Machine, image: Path, disk_mb: int | None) -> BoxPlace:
-    """Make a box's folder, with a copy of the image's root or an empty disk over it. Blocks."""
+def make_place(
+    folder: Path,
+    name: str,
+    machine: Machine,
+    image: Path,
+    disk_mb: int | None,
+    *,
+    groups: Sequence[Path] = (),
+    labels: Mapping[str, str] | None = None,
+) -> BoxPlace:
+    """Make a box's folder, with a copy of the image's root or an empty disk over it. Blocks.
+
+    Its record is there before what takes long to make: whoever is killed meanwhile leaves what can be reaped.
+    """
     own = folder / "boxes" / name
     own.mkdir(mode=0o700)
-    if machine.mkfs is not None:
-        disk = own / "disk"
-        _make_disk(folder / "disks", machine.mkfs, _size_of(disk_mb, folder), disk)
-        return BoxPlace(id=name, folder=own, root=image, disk=disk)
-    copy_root(image, own / "root")
-    return BoxPlace(id=name, folder=own, root=own / "root", disk=None)
+    has_disk = machine.mkfs is not None
+    place = BoxPlace(
+        id=name,
+        folder=own,
+        root=image if has_disk else own / "root",
+        disk=own / "disk" if has_disk else None,
+    )
+    place.write_record(groups=groups, labels=labels or {})
+    if machine.mkfs is not None and place.disk is not None:
+        _make_disk(folder / "disks", machine.mkfs, _size_of(disk_mb, folder), place.disk)
+    else:
+        copy_root(image, place.root)
+    return place
 
 
 def copy_root(source: Path, target: Path) -> None:
@@ -112,8 +131,10 @@ def reap_boxes(folder: Path) -> list[str]:
         owner = Owner.from_labels(record.get("owner", {}))
         if owner is None or is_alive(owner):
             continue
-        _kill_first_process(record.get("pid"), record.get("start"))
-        remove_groups([Path(group) for group in record.get("groups", []) if Path(group).name == own.name])
+        if owner.boot == current_owner().boot:  # of another boot the numbers are somebody else's
+            _kill_first_process(record.get("pid"), record.get("start"))
+            groups = [Path(group) for group in record.get("groups", [])]
+            remove_groups([group for group in groups if group.name.partition(".")[0] == own.name])
         remove_tree(own)
         removed.append(own.name)
     return removed
@@ -153,18 +174,24 @@ def _make_disk(folder: Path, mkfs: str, size_mb: int, target: Path) -> None:
     empty = folder / f"{size_mb}.ext4"
     if not empty.exists():
         beside = folder / f"{size_mb}.{secrets.token_hex(4)}"
-        with beside.open("xb") as file:
-            file.truncate(size_mb << 20)
-        options = ["-q", "-F", "-m", "0", "-O", "^has_journal", "-E", "nodiscard,lazy_itable_init=1"]
-        made = subprocess.run(
-            [mkfs, *options, str(beside)], capture_output=True, timeout=_MAKE_SECONDS, check=False
-        )
-        if made.returncode != 0:
-            beside.unlink()
-            raise SandboxStartError(
-                f"no disk can be made: {made.stderr.decode('utf-8', 'replace').strip()[-400:]}"
+        try:
+            with beside.open("xb") as file:
+                file.truncate(size_mb << 20)
+            options = ["-q", "-F", "-m", "0", "-O", "^has_journal", "-E", "nodiscard,lazy_itable_init=1"]
+            made = subprocess.run(
+                [mkfs, *options, str(beside)], capture_output=True, timeout=_MAKE_SECONDS, check=False
             )
-        beside.replace(empty)
+            if made.returncode != 0:
+                raise SandboxStartError(
+                    f"no disk can be made: {made.stderr.decode('utf-8', 'replace').strip()[-400:]}"
+                )
+            beside.replace(empty)
+        except subprocess.TimeoutExpired as error:
+            raise SandboxStartError(
+                f"no disk can be made: {mkfs} took longer than {_MAKE_SECONDS:g} s"
+            ) from error
+        finally:
+            beside.unlink(missing_ok=True)
     _copy_sparse(empty, target)
 
 

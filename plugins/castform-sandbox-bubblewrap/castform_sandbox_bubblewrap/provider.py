@@ -16,6 +16,7 @@ from castform.sandbox.teardown import finish
 from castform_sandbox_bubblewrap.box import BubblewrapBox
 from castform_sandbox_bubblewrap.build import build_image
 from castform_sandbox_bubblewrap.config import BubblewrapConfig
+from castform_sandbox_bubblewrap.groups import find_groups, reap_groups
 from castform_sandbox_bubblewrap.machine import Machine, find_machine
 from castform_sandbox_bubblewrap.network import make_rules
 from castform_sandbox_bubblewrap.opening import open_box
@@ -72,8 +73,13 @@ class BubblewrapProvider:
         return box
 
     async def reap(self) -> Sequence[str]:
-        """Remove what boxes of dead owners left."""
-        return await asyncio.to_thread(lambda: reap_boxes(state_folder(self._config)))
+        """Remove what boxes of dead owners left: those of this folder, and control groups of any."""
+        return await asyncio.to_thread(self._reap)
+
+    def _reap(self) -> list[str]:
+        removed = reap_boxes(state_folder(self._config))
+        groups = find_groups() if self._config.use_groups else None
+        return removed if groups is None else list(dict.fromkeys([*removed, *reap_groups(groups)]))
 
     async def aclose(self) -> None:
         """Close every box that is still open."""

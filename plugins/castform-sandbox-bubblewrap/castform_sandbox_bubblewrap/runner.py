@@ -66,33 +66,37 @@ class Runner:
         Cancelled: it is killed with its descendants. A program that could not be started is exit code 126.
         """
         began, killed = time.monotonic(), count_out_of_memory(self._groups)
-        feeder = InputStream(stdin) if isinstance(stdin, bytes) and stdin else None
-        out, err = OutputStream(max_output_bytes if stdout is None else 0), OutputStream(max_output_bytes)
-        number = self._channel.next_number()
-        body = {**order, "rlimits": self._rlimits, "timeout": timeout_seconds}
-        try:
+        with (
+            contextlib.ExitStack() as always,
+            contextlib.ExitStack() as failed,
+            contextlib.ExitStack() as given,
+        ):
+            if stdout is not None:
+                given.callback(os.close, stdout)
+            feeder = InputStream(stdin) if isinstance(stdin, bytes) and stdin else None
+            if feeder is not None:
+                always.callback(feeder.close)
+            out = OutputStream(max_output_bytes if stdout is None else 0)
+            failed.callback(out.close)
+            err = OutputStream(max_output_bytes)
+            failed.callback(err.close)
+            number = self._channel.next_number()
+            always.callback(self._channel.forget, number)
             source = feeder.end if feeder is not None else stdin if isinstance(stdin, int) else None
             waiting = await self._post(
-                body, source, out.start if stdout is None else stdout, err.start, number
+                {**order, "rlimits": self._rlimits, "timeout": timeout_seconds},
+                source,
+                out.start if stdout is None else stdout,
+                err.start,
+                number,
             )
             for stream in (out, err):
                 stream.close_start()
             if feeder is not None:
                 feeder.close_end()
-            if stdout is not None:
-                os.close(stdout)
-                stdout = None
+            given.close()
             reply = await self._wait(waiting, number, timeout_seconds)
-        except BaseException:
-            out.close()
-            err.close()
-            raise
-        finally:
-            self._channel.forget(number)
-            if feeder is not None:
-                feeder.close()
-            if stdout is not None:
-                os.close(stdout)
+            failed.pop_all()
         for stream in (out, err):
             stream.let_go()
         self._left = {stream for stream in (*self._left, out, err) if not stream.closed}
@@ -125,16 +129,13 @@ class Runner:
         Where a program of the box has all the processes that it may have, it is held still for it.
         """
         order = {"call": call, "arguments": dict(arguments)}
-        spare = None if stdout is None else os.dup(stdout)  # run closes the one it is given
-        try:
+        with contextlib.ExitStack() as stack:
+            if stdout is not None:
+                stack.callback(os.close, stdout)
             ended = await self._run_files(order, stdin, stdout, max_output_bytes)
             if not ended.started:
-                stdout, spare = spare, None
                 async with self._held_still():
                     ended = await self._run_files(order, stdin, stdout, max_output_bytes)
-        finally:
-            if spare is not None:
-                os.close(spare)
         result = ended.result
         if result.exit_code == 0 and not ended.timed_out:
             return result
@@ -152,7 +153,7 @@ class Runner:
         return await self.run(
             order,
             stdin=stdin,
-            stdout=stdout,
+            stdout=None if stdout is None else os.dup(stdout),  # run closes the one it is given
             max_output_bytes=max_output_bytes,
             timeout_seconds=_FILE_SECONDS,
         )

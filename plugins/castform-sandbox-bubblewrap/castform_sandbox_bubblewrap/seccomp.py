@@ -21,7 +21,7 @@ _SOCKET = {"x86_64": 41, "aarch64": 198}
 _FAMILIES = (1, 2, 10, 16)
 """Unix, IPv4, IPv6, netlink. Others are not all confined by a network namespace: a virtual machine's
 sockets (AF_VSOCK) reach its host from any."""
-_NEW_EVERYWHERE = (*range(425, 434), 442)
+_NEW_EVERYWHERE = (*range(425, 434), 442, 467)
 """io_uring, and the mount calls that have one number on every architecture."""
 _REFUSED = {
     # acct add_key bpf clock_adjtime clock_settime delete_module fanotify_init finit_module init_module

@@ -37,6 +37,14 @@ def test_heredocs_belong_to_their_instruction() -> None:
     assert lines[1].word == "CMD"
 
 
+@pytest.mark.parametrize(
+    "words",
+    ["echo $((1<<3))", "python3 -c 'print(1 <<2)'", 'sh -c "cat <<END"', "cat <<<word", "echo a<<b"],
+)
+def test_what_only_looks_like_a_heredoc_begins_none(words: str) -> None:
+    assert [line.rest for line in parse_dockerfile(f"RUN {words}\nRUN next\n")] == [words, "next"]
+
+
 def test_a_heredoc_without_an_end_is_refused_with_its_line() -> None:
     with pytest.raises(UsageError, match=r"line 2 .*END has no end"):
         parse_dockerfile("FROM a\nRUN <<END\nx\n")

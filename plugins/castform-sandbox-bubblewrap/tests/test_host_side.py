@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import json
 import socket
 import struct
+import subprocess
+import sys
+import sysconfig
 from pathlib import Path
 
+import castform_sandbox_bubblewrap
 import pytest
 from castform_sandbox_bubblewrap.base import make_base
-from castform_sandbox_bubblewrap.groups import settings
+from castform_sandbox_bubblewrap.groups import Groups, reap_groups, settings
+from castform_sandbox_bubblewrap.machine import Machine
 from castform_sandbox_bubblewrap.network import BoxNetwork, make_rules
+from castform_sandbox_bubblewrap.place import make_place, read_start, reap_boxes
 from castform_sandbox_bubblewrap.seccomp import make_filter
 
 from castform.sandbox.contract import Limits, NetworkPolicy
-from castform.sandbox.errors import SandboxGoneError, UsageError
+from castform.sandbox.errors import SandboxGoneError, SandboxStartError, UsageError
+from castform.sandbox.owner import current_owner
+
+ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="bubblewrap needs Linux")
 
 
 def test_the_base_has_no_secret_of_the_host(tmp_path: Path) -> None:
@@ -22,12 +33,16 @@ def test_the_base_has_no_secret_of_the_host(tmp_path: Path) -> None:
     (etc / "ssh").mkdir(parents=True)
     (etc / "ssl" / "certs").mkdir(parents=True)
     (etc / "ssl" / "private").mkdir()
+    (etc / "profile.d").mkdir()
     for name, text in {
         "shadow": "root:$6$hash:1::::::\n",
         "ssh/ssh_host_rsa_key": "key",
         "ssl/private/key.pem": "key",
         "ssl/certs/ca.pem": "public",
         "gitconfig": "token",
+        "environment": "https_proxy=http://me:hash@proxy",
+        "profile.d/work.sh": "export API_KEY=hash",
+        "wgetrc": "http_password = hash",
         "profile": "plain",
         "services": "closed",
         "passwd": "root:x:0:0:Ann:/root:/bin/sh\nann:x:1000:1000:Ann:/home/ann:/bin/sh\nbin:x:2:2::/bin:/no\n",
@@ -56,6 +71,91 @@ def test_the_base_has_no_secret_of_the_host(tmp_path: Path) -> None:
     everything = "".join((root / "etc" / name).read_text() for name in found)
     assert "hash" not in everything and "ann" not in everything.lower()
     assert "bin:x:2:2::/bin:/no" in everything
+
+
+@ON_LINUX
+def test_groups_of_dead_owners_are_removed_without_their_boxes_and_no_others(tmp_path: Path) -> None:
+    groups = Groups(version=1, places={"pids": tmp_path, "cpu": tmp_path})
+    (living,) = groups.make("bwrap-living", Limits(cpus=None, memory_mb=None, pids=None))
+    _, pid, start, namespace = living.name.split(".")
+    for name in ("bwrap-dead", "trial-7"):
+        (tmp_path / f"{name}.{pid}.{int(start) - 1}.{namespace}").mkdir()
+    others = [f"bwrap-elsewhere.{pid}.{int(start) - 1}.{int(namespace) + 1}", "bwrap-old", "docker"]
+    for name in others:
+        (tmp_path / name).mkdir()
+    assert reap_groups(groups) == ["bwrap-dead", "trial-7"]
+    assert {entry.name for entry in tmp_path.iterdir()} == {living.name, *others}
+
+
+@ON_LINUX
+def test_a_box_that_was_being_made_when_its_owner_died_is_reaped(tmp_path: Path) -> None:
+    machine = Machine(
+        bwrap="bwrap", first_id=None, count_ids=1, groups=None, mkfs="/bin/false", filtered=True
+    )
+    for name in ("boxes", "disks"):
+        (tmp_path / name).mkdir()
+    with pytest.raises(SandboxStartError, match="no disk can be made"):
+        make_place(tmp_path, "bwrap-a", machine, tmp_path, 16)
+    assert list((tmp_path / "disks").iterdir()) == []
+    assert reap_boxes(tmp_path) == []
+    record = tmp_path / "boxes" / "bwrap-a" / "box.json"
+    dead = dataclasses.replace(current_owner(), start="1").labels()
+    record.write_text(json.dumps({**json.loads(record.read_text()), "owner": dead}))
+    assert reap_boxes(tmp_path) == ["bwrap-a"]
+    assert list((tmp_path / "boxes").iterdir()) == []
+
+
+@ON_LINUX
+def test_no_process_is_killed_for_a_box_of_another_boot(tmp_path: Path) -> None:
+    """Its numbers may be those of any process by now."""
+    own = tmp_path / "boxes" / "bwrap-a"
+    own.mkdir(parents=True)
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        owner = dataclasses.replace(current_owner(), boot="another").labels()
+        record = {"owner": owner, "pid": process.pid, "start": read_start(process.pid)}
+        (own / "box.json").write_text(json.dumps(record))
+        assert reap_boxes(tmp_path) == ["bwrap-a"]
+        process.communicate(b"\n")
+    assert process.returncode == 0
+
+
+FILE_CALLS = """
+import os, sys
+sys.path.append(sys.argv[1])
+from castform_sandbox_bubblewrap.inside import files, init
+
+def list_loaded():
+    return {line.split()[-1] for line in open("/proc/self/maps") if "/" in line}
+
+before, source, target = list_loaded(), *sys.argv[2:]
+archive = os.open(f"{target}.tar", os.O_RDWR | os.O_CREAT)
+os.dup2(archive, 1)
+codes = [files.serve("pack", {"source": source, "max_bytes": 1000})]
+os.lseek(archive, 0, os.SEEK_SET)
+os.dup2(archive, 0)
+codes.append(files.serve("unpack", {"target": target}))
+os.write(2, "\\n".join([repr(codes), *sorted(list_loaded() - before - {f"{target}.tar"})]).encode())
+os._exit(0)
+"""
+
+
+@ON_LINUX
+def test_files_are_handled_by_nothing_but_the_interpreters_own_library(tmp_path: Path) -> None:
+    """Whatever else is loaded in a box comes from folders that its programs write to."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "file").write_text("text")
+    folder = Path(castform_sandbox_bubblewrap.__file__).parents[1]
+    done = subprocess.run(
+        [sys.executable, "-S", "-s", "-P", "-c", FILE_CALLS, folder, tmp_path / "in", tmp_path / "out"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    codes, *loaded = done.stderr.splitlines()
+    assert codes == "[0, 0]" and (tmp_path / "out" / "file").read_text() == "text"
+    standard = Path(sysconfig.get_path("stdlib")).resolve()
+    assert [name for name in loaded if not Path(name).resolve().is_relative_to(standard)] == []
 
 
 @pytest.mark.parametrize("version", [1, 2])

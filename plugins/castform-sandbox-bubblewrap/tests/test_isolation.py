@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import os
 import secrets
 import signal
@@ -113,6 +114,79 @@ def test_the_first_process_is_neither_killed_nor_looked_into(house: House) -> No
     assert house.python(attach.format(0x4206)) == "-1 Operation not permitted"
     take = "import ctypes, os; l = ctypes.CDLL(None, use_errno=True); p = os.pidfd_open(1); print([l.syscall(438, p, n, 0) for n in range(12)])"
     assert house.python(take) == str([-1] * 12)
+
+
+def test_nothing_that_the_first_process_imports_can_be_replaced(house: House, tmp_path: Path) -> None:
+    """A folder can be renamed although something is mounted below it, and another put in its place."""
+    script = """
+import os
+mounts = [line.split()[4] for line in open('/proc/self/mountinfo') if 'castform' in line]
+tried = set()
+for place in mounts:
+    while place != '/' and place not in tried:
+        tried.add(place)
+        try:
+            os.rename(place, '/replaced')
+            os.rename('/replaced', place)
+            print('renamed', place)
+        except OSError:
+            pass
+        if os.path.isdir(place):
+            try:
+                open(place + '/tarfile.py', 'w').close()
+                print('wrote into', place)
+            except OSError:
+                pass
+        place = os.path.dirname(place)
+print(len(tried) > 4)
+"""
+    assert house.python(script) == "True"
+    house.sh("mkdir -p /imports && echo own > /imports/own")
+    house.runner.run(house.box.download("/imports", tmp_path / "out"))
+    assert (tmp_path / "out" / "own").read_text() == "own\n"
+
+
+def test_a_process_that_handles_files_is_not_looked_into(house: House) -> None:
+    """It is as much root as its watcher; what comes out by its pipe is castform's own."""
+    watch = """
+import os
+open('/watching', 'w').close()
+mine = {os.getpid()}
+while os.path.exists('/watching'):
+    for name in os.listdir('/proc'):
+        if not name.isdigit() or int(name) in mine:
+            continue
+        try:
+            with open(f'/proc/{name}/mem', 'rb'):  # not of what it becomes once it is a program
+                if open(f'/proc/{name}/comm').read().startswith('castform'):
+                    print('opened', name, flush=True)
+        except OSError:
+            pass
+"""
+    house.sh("rm -f /seen; echo own > /looked")
+    house.python("")  # skips where there is none
+    house.sh('python3 -c "$1" > /seen 2>&1 &', watch)
+    while house.sh("test -e /watching")[0]:
+        pass
+    for _ in range(60):
+        house.runner.run(house.box.read_file("/looked"))
+    house.sh("rm /watching")
+    assert house.sh("cat /seen")[1] == ""
+
+
+@AS_ROOT
+def test_a_box_leaves_this_machine_what_the_kernel_counts_for_each_user(house: House) -> None:
+    calls = ctypes.CDLL(None, use_errno=True)
+    take = "import ctypes, time; l = ctypes.CDLL(None)\nwhile l.inotify_init() >= 0: pass\nopen('/full', 'w').close(); time.sleep(600)"
+    boxes = [house.start() for _ in range(5)]
+    house.python("")  # skips where there is none
+    for box in boxes:
+        house.sh('python3 -c "$1" > /dev/null 2>&1 & while [ ! -e /full ]; do :; done', take, box=box)
+    descriptor = calls.inotify_init()
+    assert descriptor >= 0, os.strerror(ctypes.get_errno())
+    os.close(descriptor)
+    for box in boxes:
+        house.runner.run(box.close())
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ def find_left() -> list[str]:
             str(entry)
             for parent in set(found.places.values())
             for entry in parent.iterdir()
-            if entry.is_dir() and entry.name in boxes
+            if entry.is_dir() and entry.name.partition(".")[0] in boxes
         ]
     )
     loops = [

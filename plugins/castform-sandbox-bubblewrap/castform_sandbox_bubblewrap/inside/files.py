@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # without `typing`: each import is part of a box's start
     from typing import Any
 
 REFUSED = 1
+_LOADS_LIBRARIES = ("_bz2", "_lzma", "_zstd", "grp", "pwd", "zlib")
 _CHUNK = 1 << 18
 _BEYOND_MEASURE = 1 << 62
 
@@ -81,8 +82,7 @@ def write(path: str, mode: int, user: str | None) -> None:
 
 def unpack(target: str, owner: str | None = None, mode: int | None = None) -> None:
     """Write what the archive on stdin holds below a folder. Files and links are replaced, folders merged."""
-    import tarfile
-
+    tarfile = _import_tarfile()
     who = None if owner is None else find_identity(owner)
     os.makedirs(target, exist_ok=True)
     folder_modes: list[tuple[str, int]] = []
@@ -114,8 +114,7 @@ def unpack(target: str, owner: str | None = None, mode: int | None = None) -> No
 
 def pack(source: str, max_bytes: int) -> None:
     """Write an archive of a file, or of a folder's content, to stdout."""
-    import tarfile
-
+    tarfile = _import_tarfile()
     status = os.lstat(source)
     if not (stat.S_ISDIR(status.st_mode) or stat.S_ISREG(status.st_mode)):
         raise RefusedError(f"{source} is {_describe(status.st_mode)}, not a file or folder")
@@ -127,6 +126,15 @@ def pack(source: str, max_bytes: int) -> None:
             return
         for name in sorted(os.listdir(source)):
             _add(archive, os.path.join(source, name), name)
+
+
+def _import_tarfile() -> Any:  # a module; it is half of a box's start where it is imported at the top
+    """Import it without what would load a library or a name service from where programs of the box write."""
+    for name in _LOADS_LIBRARIES:
+        sys.modules[name] = None  # type: ignore[assignment]  # which makes its import fail; tarfile does without
+    import tarfile
+
+    return tarfile
 
 
 def _add(archive: Any, path: str, name: str) -> None:  # Any: tarfile is imported where it is used

@@ -275,7 +275,7 @@ class Init:
 
 def main(descriptor: int) -> None:
     """Run as the first process; `descriptor` is the host's socket."""
-    kernel.set_dumpable(False)  # no program of the box reads its memory or takes its socket
+    kernel.deny_looks()  # and no program of the box takes its socket
     kernel.set_name(b"castform-init")
     kernel.limit_bounding_set(_KEPT_CAPABILITIES)
     os.umask(0o022)

@@ -20,9 +20,9 @@ def _prctl(option: int, argument: int | bytes) -> None:
         raise OSError(number, os.strerror(number))
 
 
-def set_dumpable(value: bool) -> None:
-    """Let others of this user read this process's memory and descriptors, or not."""
-    _prctl(_SET_DUMPABLE, int(value))
+def deny_looks() -> None:
+    """Let nobody of the box read the memory or take descriptors of this process and its forks, until they exec."""
+    _prctl(_SET_DUMPABLE, 0)
 
 
 def set_name(name: bytes) -> None:

@@ -2,7 +2,8 @@
 
     init ── holder (takes over orphans, lives as long as one of them) ── the command ── …
 
-So a timeout finds what started a session of its own, and a background server outlives its command.
+So a timeout finds what started a session of its own, and a background server outlives its command. As in the
+first process, nobody looks into these (`kernel.deny_looks`) until one becomes the command's program.
 """
 # ruff: noqa: PTH123
 # pathlib would be half of the start-up time
@@ -76,7 +77,6 @@ def _become_program(
         _set_limits(order.get("rlimits", {}))
         if "call" in order:
             os.close(status_end)
-            kernel.set_dumpable(False)
             code = files.serve(order["call"], order["arguments"])
         else:
             code = _exec(order, status_end)
@@ -129,7 +129,6 @@ def _become(who: Identity) -> None:
 
 
 def _set_limits(limits: dict[str, int]) -> None:
-    kernel.set_dumpable(True)  # else this process's own /proc files belong to nobody it could be
     try:
         with open("/proc/self/oom_score_adj", "w") as file:
             file.write("0")  # the first process is spared before all others
