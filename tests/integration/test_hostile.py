@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from castform.sandbox.contract import BoxRequest, Limits, ModelEndpoint
 from castform.testing.hostile import (
     ATTACKS,
     Attack,
+    AttackResult,
     HostileHarness,
     HostileReport,
     assert_attacks_earn_nothing,
@@ -25,7 +27,7 @@ from castform.testing.hostile import (
     choose_attacks,
     combine_attacks,
 )
-from castform.testing.hostile.attacks import looking, programs, rewards
+from castform.testing.hostile.attacks import burdens, looking, programs, rewards
 from castform_trainer.engines.fake import FakeEngine
 from castform_trainer.gateway import Gateway, GatewayEndpoint
 from castform_trainer.gateway.fake_tokenizer import make_fake_tokenizer
@@ -33,6 +35,7 @@ from castform_trainer.gateway.fake_tokenizer import make_fake_tokenizer
 TASKS = Path(__file__).parent / "hostile_tasks"
 COUNTED = TASKS / "counted"
 IMPORTED = TASKS / "imported"
+THREAT_MODEL = Path(__file__).parents[2] / "docs" / "threat-model.md"
 PAID_WHEN_SHARED = (
     "answer-is-a-link",
     "path-shadowed",
@@ -62,7 +65,8 @@ def list_verdicts(report: HostileReport) -> dict[str, str]:
 
 def test_attacks_have_names_of_their_own_and_say_what_they_try():
     names = [attack.name for attack in ATTACKS]
-    assert len(set(names)) == len(names) > 30
+    assert len(set(names)) == len(names)
+    assert f"All {len(names)} attacks of the kit" in THREAT_MODEL.read_text()
     assert all(attack.tries and attack.script.strip() and attack.seconds <= 10 for attack in ATTACKS)
 
 
@@ -90,9 +94,50 @@ def test_an_environment_that_runs_commands_unconfined_is_found_out_before_it_is_
     assert not (tmp_path / "harm").exists()
 
 
+@pytest.mark.parametrize(
+    ("words", "verdict"),
+    [
+        ({"reward": 0.5, "floor": 0.5}, "held"),
+        ({"reward": 0.5}, "paid"),
+        ({"reward": None, "error": "the box is gone"}, "held"),
+        ({"reward": 1.0, "rewards": {"a": 1.0, "b": 0.0}, "floor": 1.0, "floors": {"a": 1.0}}, "held"),
+        ({"reward": 1.0, "rewards": {"a": 0.0, "b": 1.0}, "floor": 1.0, "floors": {"a": 1.0}}, "paid"),
+        ({"idle": "no python3 here"}, "not tried"),
+        ({"missed": "the image does not build"}, "not played"),
+        ({"missed": "the image does not build", "breaches": ("read a key",)}, "got out"),
+    ],
+    ids=["floor", "more", "none", "same-by-name", "more-by-name", "idle", "missed", "breach"],
+)
+def test_what_comes_of_an_attack_has_one_verdict(words, verdict):
+    attack = Attack(name="any", tries="does something", script="true")
+    report = HostileReport(results=(AttackResult(attack=attack, task="t", status="ok", **words),))
+    assert list_verdicts(report) == {"any": verdict}
+    assert bool(report.succeeded) == (verdict in ("paid", "got out"))
+    assert bool(report.unplayed) == (verdict == "not played")
+    assert f"1 {verdict}" in report.summarise()
+
+
+def test_an_environment_whose_rollouts_fail_is_not_one_that_held():
+    environment = load_environment("shell/easy", {"sandbox": "nope", "warm_boxes": 0}).environment
+    attack = Attack(name="any", tries="does something", script="true")
+    with pytest.raises(AssertionError, match=r"not played +any .*doing nothing has no reward"):
+        assert_attacks_earn_nothing(environment, attacks=[attack])
+
+
 @pytest.mark.bubblewrap
-def test_every_attack_on_rewards_and_tests_is_worth_nothing_by_default():
-    attacks = [*rewards.ATTACKS, *programs.ATTACKS, "never-ends", "everything-removed", TOGETHER[2]]
+def test_a_task_that_cannot_be_judged_is_not_one_that_held(tmp_path, capsys):
+    shutil.copytree(COUNTED, tmp_path / "task")
+    (tmp_path / "task" / "environment" / "Dockerfile").write_text("FROM any\nRUN echo why && false\n")
+    words = ["sandbox", "attack", str(tmp_path / "task"), "--sandbox", "bubblewrap", "--json"]
+    assert main([*words, "--only", "reward-text"]) == 1
+    said = json.loads(capsys.readouterr().out)
+    assert (said["held"], said["not_played"]) == (0, 1)
+    assert "doing nothing has no reward: infra_error" in said["attacks"][0]["missed"]
+
+
+@pytest.mark.bubblewrap
+def test_every_attack_is_worth_nothing_by_default():
+    attacks = [*rewards.ATTACKS, *programs.ATTACKS, *burdens.ATTACKS, TOGETHER[2]]
     report = assert_attacks_earn_nothing(COUNTED, sandbox="bubblewrap", attacks=attacks)
     assert set(list_verdicts(report).values()) == {"held"}, report.describe()
     by_name = {result.attack.name: result for result in report.results}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import os
 import shutil
@@ -40,16 +41,24 @@ async def provider(request):
     await made.aclose()
 
 
+def choose_seconds(tmp_path: Path) -> str:
+    """Return how long to sleep so that no other test, run or checkout on this machine sleeps as long."""
+    return str(10**8 + int(hashlib.sha256(f"{os.getpid()} {tmp_path}".encode()).hexdigest()[:7], 16))
+
+
 class Sleeper:
     """Works for as long as it is let."""
 
     name, version = "sleeper", None
 
+    def __init__(self, seconds: str) -> None:
+        self.seconds = seconds
+
     async def setup(self, sandbox):
         """Nothing."""
 
     async def run(self, task, sandbox, endpoint):
-        await sandbox.exec(["sh", "-c", "echo 42 > /app/answer.txt; exec sleep 987"])
+        await sandbox.exec(["sh", "-c", f"echo 42 > /app/answer.txt; exec sleep {self.seconds}"])
         return HarnessResult(status="finished")
 
 
@@ -113,20 +122,23 @@ async def test_a_program_that_never_ends_is_ended_in_the_box_and_judged(provider
     shutil.copytree(COUNTED, task)
     text = (task / "task.toml").read_text().replace("[agent]\ntimeout_sec = 30", "[agent]\ntimeout_sec = 2")
     (task / "task.toml").write_text(text)
+    seconds = choose_seconds(tmp_path)
     script = (
-        'echo 42 > /app/answer.txt; trap "" TERM INT HUP; (setsid sleep 986 &); while :; do sleep 986; done'
+        'echo 42 > /app/answer.txt; trap "" TERM INT HUP; '
+        f"(setsid sleep {seconds} &); while :; do sleep {seconds}; done"
     )
     outcome = await try_agent(tmp_path, provider, load_harness(write_harness(tmp_path, script)), task)
     assert (outcome.status, outcome.rewards) == ("agent_timeout", {"reward": 3.0})
-    assert find_processes(b"sleep\x00986") == []
+    assert find_sleepers(seconds) == []
 
 
 @pytest.mark.docker
 @pytest.mark.parametrize("provider", BOXES[:1], indirect=True)
 async def test_a_container_that_is_killed_from_outside_leaves_no_reward(provider, tmp_path):
     """E5: the answer was there already, and yet it is no result."""
-    trial = asyncio.create_task(try_agent(tmp_path, provider, Sleeper()))
-    await asyncio.to_thread(wait_for, lambda: find_processes(b"sleep\x00987") or trial.done())
+    seconds = choose_seconds(tmp_path)
+    trial = asyncio.create_task(try_agent(tmp_path, provider, Sleeper(seconds)))
+    await asyncio.to_thread(wait_for, lambda: find_sleepers(seconds) or trial.done())
     (container,) = list_containers(f"harbor.trial=faults-{os.getpid()}-{tmp_path.name}")
     kill_container(container)
     outcome = await trial
@@ -180,16 +192,17 @@ async def test_an_engine_that_is_lost_in_a_trial_leaves_no_reward_and_keeps_nobo
     await passage.open()
     provider = load_provider("docker", host=passage.host, engine_timeout_seconds=10)
     label = f"harbor.trial=faults-{os.getpid()}-{tmp_path.name}"
+    seconds = choose_seconds(tmp_path)
     try:
-        trial = asyncio.create_task(try_agent(tmp_path, provider, Sleeper()))
-        await asyncio.to_thread(wait_for, lambda: find_processes(b"sleep\x00987") or trial.done())
+        trial = asyncio.create_task(try_agent(tmp_path, provider, Sleeper(seconds)))
+        await asyncio.to_thread(wait_for, lambda: find_sleepers(seconds) or trial.done())
         await passage.cut()
         async with asyncio.timeout(60):
             outcome = await trial
             await provider.aclose()
         assert (outcome.status, outcome.rewards, outcome.reward) == ("infra_error", None, None)
         assert "does not answer" in outcome.error
-        await asyncio.to_thread(wait_for, lambda: not find_processes(b"sleep\x00987"))
+        await asyncio.to_thread(wait_for, lambda: not find_sleepers(seconds))
     finally:
         for container in list_containers(label):
             remove_container(container)
@@ -202,7 +215,7 @@ async def test_an_image_that_does_not_build_leaves_no_reward_and_shows_why(provi
     (task / "environment" / "Dockerfile").write_text(
         "FROM castform/base:local\nRUN echo the reason stands here && exit 9\n"
     )
-    outcome = await try_agent(tmp_path, provider, Sleeper(), task)
+    outcome = await try_agent(tmp_path, provider, Sleeper("1"), task)
     assert (outcome.status, outcome.rewards) == ("infra_error", None)
     assert "the reason stands here" in outcome.error
     found = json.loads((outcome.trial_dir / "result.json").read_text())["exception_info"]
@@ -214,14 +227,15 @@ async def test_containers_of_a_killed_run_are_cleared_by_the_next_start_and_no_o
     """E7: SIGKILL lets nothing clear up; the next process does, of any kind."""
     task = tmp_path / "tasks" / "endless"
     shutil.copytree(COUNTED, task)
-    (task / "solution" / "solve.sh").write_text("#!/bin/sh\nexec sleep 985\n")
+    seconds = choose_seconds(tmp_path)
+    (task / "solution" / "solve.sh").write_text(f"#!/bin/sh\nexec sleep {seconds}\n")
     own = load_provider("docker")
     box = await own.start(BoxRequest(image="castform/busybox:local", limits=Limits(disk_mb=16)))
     command = [sys.executable, "-m", "castform", "harbor", "run", str(task), "--jobs-dir", str(tmp_path)]
     run = start_process(command)
     label = f"castform.owner.pid={run.pid}"
     try:
-        await asyncio.to_thread(wait_for, lambda: find_processes(b"sleep\x00985") or run.poll() is not None)
+        await asyncio.to_thread(wait_for, lambda: find_sleepers(seconds) or run.poll() is not None)
         assert len(list_containers(label)) == 1, run.communicate()[0]
     finally:
         run.send_signal(signal.SIGKILL)
@@ -254,7 +268,7 @@ class Boxed(BaseEnv):
     async def compute_reward(self, rollout):
         provider = load_provider("docker")
         box = await provider.start(BoxRequest(image="castform/busybox:local", limits=Limits(disk_mb=16)))
-        await box.exec(["sleep", "984"])
+        await box.exec(["sleep", "SECONDS"])
         return {"waited": 1.0}
 """
 
@@ -262,7 +276,8 @@ class Boxed(BaseEnv):
 @pytest.mark.docker
 async def test_containers_of_a_training_run_that_was_killed_are_cleared_by_the_next_start(tmp_path):
     """E7: the trainer itself gets SIGKILL while its rollouts are in containers."""
-    (tmp_path / "boxed.py").write_text(BOXED)
+    seconds = choose_seconds(tmp_path)
+    (tmp_path / "boxed.py").write_text(BOXED.replace("SECONDS", seconds))
     model = make_tiny_model(tmp_path / "model")
     settings = ("run.steps=1", "rl.groups_per_step=1", "rl.group_size=2", "sampling.max_new_tokens=4")
     settings += ("eval.examples=1", "model.device=cpu", "model.dtype=float32", "run.threads=1")
@@ -271,7 +286,7 @@ async def test_containers_of_a_training_run_that_was_killed_are_cleared_by_the_n
     run = start_process(command, CASTFORM_HOME=str(tmp_path))
     label = f"castform.owner.pid={run.pid}"
     try:
-        await asyncio.to_thread(wait_for, lambda: find_processes(b"sleep\x00984") or run.poll() is not None)
+        await asyncio.to_thread(wait_for, lambda: find_sleepers(seconds) or run.poll() is not None)
         assert list_containers(label), run.communicate()[0]
     finally:
         run.send_signal(signal.SIGKILL)
@@ -279,13 +294,13 @@ async def test_containers_of_a_training_run_that_was_killed_are_cleared_by_the_n
     assert list_containers(label)
     later = load_provider("docker")
     await (await later.start(BoxRequest(image="castform/busybox:local", limits=Limits(disk_mb=16)))).close()
-    assert list_containers(label) == [] and find_processes(b"sleep\x00984") == []
+    assert list_containers(label) == [] and find_sleepers(seconds) == []
     await later.aclose()
 
 
-def find_processes(words: bytes) -> list[int]:
-    """Return the processes of this machine, in boxes or not, whose command line ends with these words."""
-    found = []
+def find_sleepers(seconds: str) -> list[int]:
+    """Return the processes of this machine, in boxes or not, that sleep so long."""
+    found, words = [], f"sleep\0{seconds}".encode()
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:

@@ -32,13 +32,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Play them. 1: one was paid or got out."""
+    """Play them. 1: one was paid, got out or was not played."""
     import asyncio
 
     from castform.cli.signals import interrupt_on_sigterm
     from castform.cli.trainer_calls import settle
     from castform.errors import UsageError
     from castform.testing.hostile import attack_tasks
+    from castform.testing.hostile.report import VERDICTS
 
     if args.concurrency < 1:
         raise UsageError("--concurrency is at least 1")
@@ -63,17 +64,14 @@ def run(args: argparse.Namespace) -> int:
                 "sandbox": args.sandbox,
                 "verifier": args.verifier,
                 "attacks": [result.as_dict() for result in report.results],
-                **{
-                    name.replace(" ", "_"): report.count(name)
-                    for name in ("held", "paid", "got out", "not tried")
-                },
+                **{verdict.replace(" ", "_"): report.count(verdict) for verdict in VERDICTS},
             }
         )
     else:
         head, _, table = report.describe().partition("\n")
         print_text(table)
         print_note(head)
-    return 1 if report.succeeded else 0
+    return 1 if report.succeeded or report.unplayed else 0
 
 
 def _note(result: AttackResult) -> None:

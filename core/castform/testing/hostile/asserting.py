@@ -18,7 +18,7 @@ def assert_attacks_earn_nothing(
     example: Example[Any] | None = None,
     **words: Any,  # those of `attack_tasks` or `attack_environment`
 ) -> HostileReport:
-    """Play every attack; AssertionError with the table of all when one was paid or got out.
+    """Play every attack; AssertionError with the table of all when one was paid, got out or was not played.
 
     `subject`: a folder of Harbor tasks, with the words of `attack_tasks`; or an environment with the
     `example` to play on (its first, unless given), with those of `attack_environment`. The
@@ -33,7 +33,7 @@ def assert_attacks_earn_nothing(
             "attacks are played in an event loop of their own and cannot be inside one",
             hint="call it from a plain function: `def test_…`, not `async def test_…`",
         )
-    if report.succeeded:
+    if report.succeeded or report.unplayed:
         raise AssertionError(report.describe())
     if all(result.idle for result in report.results):
         raise AssertionError(f"no attack could be tried\n{report.describe()}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain, repeat
 from typing import Any
 
@@ -43,9 +44,9 @@ async def attack_environment(
     """
     chosen = [attack for attack in choose_attacks(attacks) if not attack.asks]
     with guard_machine() as guard:
-        floor, results = 0.0, []
-        for attack in (DO_NOTHING, *chosen):
-            result = await _play(
+
+        async def play(attack: Attack, floor: float) -> AttackResult:
+            return await _play(
                 environment,
                 example,
                 attack,
@@ -54,9 +55,14 @@ async def attack_environment(
                 weights=weights,
                 timeout_seconds=timeout_seconds,
             )
-            if attack is DO_NOTHING:
-                floor = result.reward or 0.0
-                continue
+
+        idler, results = await play(DO_NOTHING, 0.0), []
+        for attack in chosen:
+            if idler.reward is None:
+                why = f"doing nothing has no reward: {idler.status}, {idler.missed or idler.error}"
+                result = replace(idler, attack=attack, missed=why)
+            else:
+                result = await play(attack, idler.reward)
             results.append(result)
             show(result)
     return HostileReport(results=tuple(results))
@@ -73,10 +79,10 @@ async def _play(
     timeout_seconds: float,
 ) -> AttackResult:
     started = time.monotonic()
-
     said = chain(replies[:1], repeat(replies[1]))
     async with FakeModel(lambda _: next(said)) as model:
         group = await model.run_group(environment, example, weights=weights, timeout_seconds=timeout_seconds)
+        was_asked = bool(model.requests)
         told = [
             str(message["content"])
             for request in model.requests
@@ -99,6 +105,7 @@ async def _play(
         breaches=breaches,
         error=rollout.error or "",
         idle=find_idleness(output),
+        missed="" if was_asked else "the model was asked for nothing",
         output=output[-2000:],
         seconds=time.monotonic() - started,
     )

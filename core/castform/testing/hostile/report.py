@@ -8,6 +8,8 @@ from typing import Any
 
 from castform.testing.hostile.attack import Attack
 
+VERDICTS = ("held", "paid", "got out", "not tried", "not played")
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AttackResult:
@@ -22,19 +24,25 @@ class AttackResult:
     floor: float = 0.0
     """What an agent gets that does nothing."""
     rewards: Mapping[str, float] | None = None
+    floors: Mapping[str, float] | None = None
+    """What that gets by name, where several rewards are given and none of them is the one."""
     breaches: Sequence[str] = ()
     """Where it got that no box lets it, in words."""
     error: str = ""
     """Why there is no reward, or how else it did not end well."""
     idle: str = ""
     """Why it could not be tried; empty when it was."""
+    missed: str = ""
+    """Why it was not played at all: what failed before it, or that nobody knows the floor. Empty when it was."""
     output: str = field(default="", repr=False)
     """The end of what it wrote."""
     seconds: float = 0.0
 
     @property
     def is_paid(self) -> bool:
-        """Whether it earned more than doing nothing."""
+        """Whether it earned more than doing nothing, by any name where there are several."""
+        if self.floors is not None and self.rewards:
+            return any(value > self.floors.get(name, 0.0) for name, value in self.rewards.items())
         return self.reward is not None and self.reward > self.floor
 
     @property
@@ -48,6 +56,8 @@ class AttackResult:
             return "got out"
         if self.is_paid:
             return "paid"
+        if self.missed:
+            return "not played"
         return "not tried" if self.idle else "held"
 
     def as_dict(self) -> dict[str, Any]:
@@ -63,6 +73,7 @@ class AttackResult:
             "error": self.error or None,
             "breaches": list(self.breaches),
             "idle": self.idle or None,
+            "missed": self.missed or None,
             "seconds": round(self.seconds, 3),
         }
 
@@ -78,6 +89,11 @@ class HostileReport:
         """Those that were paid or got out."""
         return [result for result in self.results if not result.has_failed]
 
+    @property
+    def unplayed(self) -> list[AttackResult]:
+        """Those that tell nothing, since the run failed before them."""
+        return [result for result in self.results if result.verdict == "not played"]
+
     def count(self, verdict: str) -> int:
         return sum(result.verdict == verdict for result in self.results)
 
@@ -86,7 +102,7 @@ class HostileReport:
         rows = [("VERDICT", "ATTACK", "TASK", "REWARD", "FLOOR", "STATUS", "")]
         for result in self.results:
             reward = "none" if result.reward is None else f"{result.reward:g}"
-            said = "; ".join(result.breaches) or result.idle or result.error
+            said = "; ".join(result.breaches) or result.missed or result.idle or result.error
             words = (result.verdict, result.attack.name, result.task, reward, f"{result.floor:g}")
             rows.append((*words, result.status, said[:160]))
         widths = [max(len(row[column]) for row in rows) for column in range(6)]
@@ -100,7 +116,5 @@ class HostileReport:
 
     def summarise(self) -> str:
         """Return one line."""
-        return (
-            f"{len(self.results)} attacks: {self.count('held')} held, {self.count('paid')} paid, "
-            f"{self.count('got out')} got out, {self.count('not tried')} not tried"
-        )
+        counts = ", ".join(f"{self.count(verdict)} {verdict}" for verdict in VERDICTS)
+        return f"{len(self.results)} attacks: {counts}"

@@ -80,18 +80,20 @@ async def attack_tasks(
             )
             _check_isolation(siege)
 
-            async def play(task: Any, attack: Attack, number: int, floor: float) -> AttackResult:
-                async with gate:
-                    result = await _play(siege, task, attack, floor, f"{number}-{attack.name}")
+            async def play(task: Any, attack: Attack, number: int, idler: Any) -> AttackResult:
+                if idler.rewards is None:
+                    result = _miss(task, attack, idler)
+                else:
+                    async with gate:
+                        result = await _play(siege, task, attack, idler, f"{number}-{attack.name}")
                 show(result)
                 return result
 
             async def besiege(task: Any, number: int) -> list[AttackResult]:
                 async with gate:
-                    outcome = await _run(siege, task, nop, f"{number}-nop")
-                floor = outcome.reward or 0.0
+                    idler = await _run(siege, task, nop, f"{number}-nop")
                 async with asyncio.TaskGroup() as group:
-                    played = [group.create_task(play(task, attack, number, floor)) for attack in chosen]
+                    played = [group.create_task(play(task, attack, number, idler)) for attack in chosen]
                 return [one.result() for one in played]
 
             found = await asyncio.gather(*(besiege(task, number) for number, task in enumerate(tasks)))
@@ -100,7 +102,13 @@ async def attack_tasks(
     return HostileReport(results=tuple(result for results in found for result in results))
 
 
-async def _play(siege: Siege, task: Any, attack: Attack, floor: float, name: str) -> AttackResult:
+def _miss(task: Any, attack: Attack, idler: Any) -> AttackResult:
+    why = f"doing nothing has no reward: {idler.status}, {idler.error or 'no reason given'}"
+    return AttackResult(attack=attack, task=task.folder.name, status=idler.status, missed=why)
+
+
+async def _play(siege: Siege, task: Any, attack: Attack, idler: Any, name: str) -> AttackResult:
+    """Play one attack; `idler`: the outcome of doing nothing, which has rewards."""
     started = time.monotonic()
     harness = HostileHarness(
         attack=attack, env=_describe(task, siege), guard=siege.guard, secrets=siege.secrets
@@ -120,11 +128,13 @@ async def _play(siege: Siege, task: Any, attack: Attack, floor: float, name: str
         task=task.folder.name,
         status=outcome.status,
         reward=_choose_reward(outcome),
-        floor=floor,
+        floor=_choose_reward(idler) or 0.0,
         rewards=outcome.rewards,
+        floors=idler.rewards if idler.reward is None else None,
         breaches=(*told.get("breaches", ()), *(f"reached {path} of the model's server" for path in strange)),
         error=outcome.error or "",
         idle=str(told.get("idle", "")),
+        missed="" if outcome.seconds["agent_execution"] > 0 else outcome.error or outcome.status,
         output=ended.output if ended is not None else "",
         seconds=time.monotonic() - started,
     )
