@@ -79,17 +79,18 @@ async def compare_runners(
     sandbox: str = "docker",
     concurrency: int = 2,
     compose: bool = False,
+    dataset: str | None = None,
     patterns: Sequence[str] = (),
     on_progress: Callable[[str], None] = lambda _: None,
 ) -> list[Compared]:
     """Run every task of a source with each agent by both runners, one runner after the other.
 
-    `patterns`: only tasks whose folder's name matches one of them. `on_progress` is told, in a few
-    words, what begins and what each of castform's trials came to. A task that one of the runners
-    cannot run is a row without a reward on that side. Raises UsageError for tasks that are not whole
-    or a pattern that no task matches, and what the sandbox lacks.
+    `dataset`: which one of a registry.json. `patterns`: only tasks whose folder's name matches one of
+    them. `on_progress` is told, in a few words, what begins and what each of castform's trials came
+    to. A task that one of the runners cannot run is a row without a reward on that side. Raises
+    UsageError for tasks that are not whole or a pattern that no task matches, and what the sandbox lacks.
     """
-    tasks = choose_tasks(load_tasks(source), patterns)
+    tasks = choose_tasks(load_tasks(source, dataset=dataset), patterns)
     folder = jobs_dir / f"compare-{secrets.token_hex(4)}"
     own = await _run_own(tasks, agents, folder / "castform", sandbox, concurrency, on_progress)
     environment = {"type": "docker"} if compose else {"import_path": ENVIRONMENT}

@@ -7,93 +7,38 @@ costs the others nothing.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import fcntl
-import json
 import os
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-from castform.errors import CastformError, UsageError
+from castform.errors import CastformError, RunFailedError, UsageError
 from castform.harness.contract import Harness
 from castform.sandbox.contract import Capabilities, ModelEndpoint, SandboxProvider
-from castform_harbor.output import CONFIG_FILE, RESULT_FILE, TrialLog, now, read_json, stamp, write_json
-from castform_harbor.rewards import MAIN_REWARD, needs_rerun
+from castform_harbor.job_config import check_same_job, make_job_config
+from castform_harbor.job_result import make_job_result
+from castform_harbor.job_types import Job, JobTrial, OpenModel, OpenModels
+from castform_harbor.output import CONFIG_FILE, RESULT_FILE, TrialLog, now, read_json, write_json
+from castform_harbor.rewards import needs_rerun
 from castform_harbor.task import HarborTask
-from castform_harbor.trial import run_trial
-from castform_harbor.trial_types import TrialOptions, TrialOutcome
+from castform_harbor.trial import check_trial, run_trial
+from castform_harbor.trial_types import TrialOutcome
+
+__all__ = ["Job", "JobTrial", "OpenModel", "OpenModels", "hold_job", "list_trials", "run_job"]
 
 JOB_LOG_FILE = "job.log"
-OPTIONS = "castform_options"
-"""Where a job's config.json has how its trials are run."""
 UNSCORED_DIR = "unscored"
 """Where the folders of trials lie that were run again."""
 _LONGEST_NAME = 64
 """Bytes of a task's name in that of its trials."""
 
-OpenModel = Callable[[str], AbstractAsyncContextManager[ModelEndpoint | None]]
-"""From a trial's name to the model of that trial."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Job:
-    """What is to be run."""
-
-    tasks: Sequence[HarborTask]
-    folder: Path
-    agent: str
-    model: str | None = None
-    sandbox: str = "docker"
-    source: str = ""
-    """Where the tasks come from, for the record."""
-    attempts: int = 1
-    concurrency: int = 4
-    options: TrialOptions = field(default_factory=TrialOptions)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class JobTrial:
-    """One attempt, run now or before."""
-
-    task: str
-    attempt: int
-    name: str
-    status: str
-    """A trial's, or `refused`: the task asks for what these sandboxes do not have."""
-    rewards: Mapping[str, float] | None = None
-    error: str | None = None
-    seconds: float | None = None
-    warnings: tuple[str, ...] = ()
-    kept: bool = False
-    """Whether it was there already, with a reward."""
-    folder: Path | None = None
-
-    @property
-    def reward(self) -> float | None:
-        rewards = self.rewards or {}
-        if MAIN_REWARD in rewards:
-            return rewards[MAIN_REWARD]
-        return next(iter(rewards.values())) if len(rewards) == 1 else None
-
-    def as_dict(self) -> dict[str, Any]:
-        return {
-            "task": self.task,
-            "attempt": self.attempt,
-            "trial": self.name,
-            "status": self.status,
-            "rewards": None if self.rewards is None else dict(self.rewards),
-            "reward": self.reward,
-            "error": self.error,
-            "seconds": self.seconds,
-            "warnings": list(self.warnings),
-            "kept": self.kept,
-            "folder": None if self.folder is None else str(self.folder),
-        }
+Wanted = tuple[HarborTask, int, str]
+"""Task, attempt and folder name of a trial."""
 
 
 async def run_job(
@@ -101,94 +46,159 @@ async def run_job(
     *,
     harness: Harness,
     provider: SandboxProvider,
-    open_model: OpenModel | None = None,
+    open_models: OpenModels | None = None,
     on_trial: Callable[[JobTrial], None] = lambda _: None,
     on_phase: Callable[[str, str], None] = lambda name, phase: None,
 ) -> list[JobTrial]:
     """Run every trial that has no reward yet and return all, in the order of tasks and attempts.
 
-    `on_trial` is told of each as it ends, `on_phase` of each trial's name and what begins in it.
+    Tasks that cannot be run here are told first of all; where there is nothing to run, no model is
+    made ready. `on_trial` is told of each trial as it ends, `on_phase` of each one's name and what
+    begins in it.
 
-    UsageError when the folder holds another job, or another process runs this one. Cancelled: every
-    box is closed, and what was finished counts.
+    UsageError when the folder holds another job, or another process runs this one; RunFailedError
+    when its result cannot be written. Cancelled: every box is closed, and what was finished counts.
     """
     capabilities = await provider.check()
     with hold_job(job.folder):
-        check_same_job(job)
-        write_json(job.folder / CONFIG_FILE, make_job_config(job))
-        wanted = list_trials(job)
-        started = now()
-        gate = asyncio.Semaphore(job.concurrency)
-        done: dict[str, JobTrial] = {}
-        log = TrialLog(job.folder / JOB_LOG_FILE)
-        log.write(f"{len(wanted)} trials of {len(job.tasks)} tasks with {job.agent} in {job.sandbox}")
-
-        async def run_one(task: HarborTask, attempt: int, name: str) -> None:
-            async with gate:
-                trial = await _run_one(
-                    job,
-                    task,
-                    attempt,
-                    name,
-                    harness,
-                    provider,
-                    capabilities,
-                    open_model,
-                    partial(on_phase, name),
-                )
-            done[name] = trial
-            log.write(
-                f"{name}: {trial.status}, {'no reward' if trial.rewards is None else dict(trial.rewards)}"
-            )
-            on_trial(trial)
-            _write_result(job, started, done, finished=None)
-
-        for task, attempt, name in wanted:
-            kept = read_trial(job.folder / name, task, attempt)
-            if kept is not None:
-                done[name] = kept
-                on_trial(kept)
+        config = make_job_config(job, harness)
+        check_same_job(job, config)
+        _write(job.folder / CONFIG_FILE, config)
+        running = _Running(job, harness, provider, capabilities, on_trial, on_phase)
+        running.settle_known()
         try:
-            async with asyncio.TaskGroup() as group:
-                for task, attempt, name in wanted:
-                    if name not in done:
-                        group.create_task(run_one(task, attempt, name))
-        finally:
-            _write_result(job, started, done, finished=now())
-        return [done[name] for _, _, name in wanted]
+            await running.run_rest(open_models or _no_models)
+        except asyncio.CancelledError:
+            with contextlib.suppress(RunFailedError):
+                running.write_result(None)
+            raise
+        running.write_result(now())
+        return running.list_ended()
 
 
-async def _run_one(
-    job: Job,
-    task: HarborTask,
-    attempt: int,
-    name: str,
-    harness: Harness,
-    provider: SandboxProvider,
-    capabilities: Capabilities,
-    open_model: OpenModel | None,
-    on_phase: Callable[[str], None],
-) -> JobTrial:
-    put_away(job.folder, name)
-    try:
-        async with (open_model or _no_model)(name) as endpoint:
-            outcome = await run_trial(
-                task,
-                harness=harness,
-                provider=provider,
-                trials_dir=job.folder,
-                trial_name=name,
-                endpoint=endpoint,
-                options=job.options,
-                capabilities=capabilities,
-                on_phase=on_phase,
+class _Running:
+    """What is going on in one job."""
+
+    def __init__(
+        self,
+        job: Job,
+        harness: Harness,
+        provider: SandboxProvider,
+        capabilities: Capabilities,
+        on_trial: Callable[[JobTrial], None],
+        on_phase: Callable[[str, str], None],
+    ) -> None:
+        self._job = job
+        self._harness = harness
+        self._provider = provider
+        self._capabilities = capabilities
+        self._on_trial = on_trial
+        self._on_phase = on_phase
+        self._wanted = list_trials(job)
+        self._started: datetime = now()
+        self._done: dict[str, JobTrial] = {}
+        self._open: set[str] = set()
+        self._gate = asyncio.Semaphore(job.concurrency)
+        self._log = TrialLog(job.folder / JOB_LOG_FILE)
+        self._note(f"{len(self._wanted)} trials of {len(job.tasks)} tasks with {job.agent} in {job.sandbox}")
+
+    def settle_known(self) -> None:
+        """Take what was run before and has a reward, and refuse what cannot be run here.
+
+        UsageError: a task has changed since. RunFailedError: the result cannot be written.
+        """
+        kept = {
+            name: read_trial(self._job.folder / name, task, attempt) for task, attempt, name in self._wanted
+        }
+        refused = {task.folder: self._find_refusal(task) for task in self._job.tasks}
+        for task, attempt, name in self._wanted:
+            trial, reason = kept[name], refused[task.folder]
+            if trial is None and reason is not None:
+                trial = JobTrial(task=task.name, attempt=attempt, name=name, status="refused", error=reason)
+            if trial is not None:
+                self._end(trial)
+        self.write_result(None)
+
+    async def run_rest(self, open_models: OpenModels) -> None:
+        """Run the others, as many at a time as the job says."""
+        rest = [wanted for wanted in self._wanted if wanted[2] not in self._done]
+        if not rest:
+            return
+        async with open_models() as open_model, asyncio.TaskGroup() as group:
+            for wanted in rest:
+                group.create_task(self._run_one(wanted, open_model or _no_model))
+
+    def list_ended(self) -> list[JobTrial]:
+        return [self._done[name] for _, _, name in self._wanted]
+
+    def write_result(self, finished: datetime | None) -> None:
+        """Write result.json. RunFailedError when that fails."""
+        result = make_job_result(
+            self._job,
+            self._done.values(),
+            running=len(self._open),
+            started=self._started,
+            finished=finished,
+        )
+        _write(self._job.folder / RESULT_FILE, result)
+
+    async def _run_one(self, wanted: Wanted, open_model: OpenModel) -> None:
+        task, attempt, name = wanted
+        async with self._gate:
+            self._open.add(name)
+            try:
+                trial = await self._try(task, attempt, name, open_model)
+            except asyncio.CancelledError:
+                self._done[name] = JobTrial(task=task.name, attempt=attempt, name=name, status="cancelled")
+                raise
+            finally:
+                self._open.discard(name)
+        self._end(trial)
+        with contextlib.suppress(RunFailedError):  # told at the end; the other trials go on
+            self.write_result(None)
+
+    async def _try(self, task: HarborTask, attempt: int, name: str, open_model: OpenModel) -> JobTrial:
+        status = "infra_error"
+        try:
+            put_away(self._job.folder, name)
+            async with open_model(name) as endpoint:
+                outcome = await run_trial(
+                    task,
+                    harness=self._harness,
+                    provider=self._provider,
+                    trials_dir=self._job.folder,
+                    trial_name=name,
+                    endpoint=endpoint,
+                    options=self._job.options,
+                    capabilities=self._capabilities,
+                    on_phase=partial(self._on_phase, name),
+                )
+                return _from_outcome(outcome, attempt)
+        except UsageError as error:
+            status, said = "refused", str(error)
+        except (CastformError, OSError) as error:
+            hint = error.hint if isinstance(error, CastformError) else None
+            said = f"{error} ({hint})" if hint else str(error)
+        return JobTrial(task=task.name, attempt=attempt, name=name, status=status, error=said)
+
+    def _end(self, trial: JobTrial) -> None:
+        self._done[trial.name] = trial
+        rewards = "no reward" if trial.rewards is None else dict(trial.rewards)
+        self._note(f"{trial.name}: {trial.status}{' before' if trial.kept else ''}, {rewards}")
+        self._on_trial(trial)
+
+    def _find_refusal(self, task: HarborTask) -> str | None:
+        try:
+            check_trial(
+                task, harness=self._harness, options=self._job.options, capabilities=self._capabilities
             )
-    except UsageError as error:
-        return JobTrial(task=task.name, attempt=attempt, name=name, status="refused", error=str(error))
-    except (CastformError, OSError) as error:
-        said = f"{error} ({error.hint})" if isinstance(error, CastformError) and error.hint else str(error)
-        return JobTrial(task=task.name, attempt=attempt, name=name, status="infra_error", error=said)
-    return _from_outcome(outcome, attempt)
+        except UsageError as error:
+            return str(error)
+        return None
+
+    def _note(self, text: str) -> None:
+        with contextlib.suppress(OSError):  # a full disk is told by what is written at the end
+            self._log.write(text)
 
 
 def _from_outcome(outcome: TrialOutcome, attempt: int) -> JobTrial:
@@ -206,11 +216,16 @@ def _from_outcome(outcome: TrialOutcome, attempt: int) -> JobTrial:
 
 
 @asynccontextmanager
+async def _no_models() -> AsyncIterator[OpenModel | None]:
+    yield None
+
+
+@asynccontextmanager
 async def _no_model(name: str) -> AsyncIterator[ModelEndpoint | None]:
     yield None
 
 
-def list_trials(job: Job) -> list[tuple[HarborTask, int, str]]:
+def list_trials(job: Job) -> list[Wanted]:
     """Return task, attempt and folder name of every trial; the names are the same every time."""
     found = []
     taken: set[str] = set()
@@ -268,29 +283,6 @@ def put_away(folder: Path, name: str) -> None:
     earlier.rename(target)
 
 
-def check_same_job(job: Job) -> None:
-    """Raise UsageError where the folder holds trials of another agent, model or sandbox, or run otherwise."""
-    known = read_json(job.folder / CONFIG_FILE) or {}
-    wanted = json.loads(json.dumps(make_job_config(job)))
-    differences = []
-    if known.get("agents", wanted["agents"]) != wanted["agents"]:
-        differences.append(f"another agent or model: {known['agents']}")
-    if known.get("environment", wanted["environment"]) != wanted["environment"]:
-        differences.append(f"another sandbox: {known['environment']}")
-    before, after = known.get(OPTIONS), wanted[OPTIONS]
-    if isinstance(before, dict):  # else the job was begun by what did not write them
-        differences += [
-            f"{name} = {before.get(name)!r}, not {after.get(name)!r}"
-            for name in sorted(before.keys() | after.keys())
-            if before.get(name) != after.get(name)
-        ]
-    if differences:
-        raise UsageError(
-            f"{job.folder} holds the trials of {'; '.join(differences)}",
-            hint="give this one another --job-name",
-        )
-
-
 @contextmanager
 def hold_job(folder: Path) -> Iterator[None]:
     """Keep every other process from running a job in this folder."""
@@ -315,80 +307,11 @@ def _open_lock(folder: Path) -> int:
         raise UsageError(f"{folder} cannot hold a job: {error.strerror}") from error
 
 
-def make_job_config(job: Job) -> dict[str, Any]:
-    """Return the job's config.json, as Harbor's viewer reads it."""
-    return {
-        "job_name": job.folder.name,
-        "jobs_dir": str(job.folder.parent),
-        "n_attempts": job.attempts,
-        "n_concurrent_trials": job.concurrency,
-        "agents": [{"name": job.agent, "model_name": job.model}],
-        "environment": {"type": "docker"}
-        if job.sandbox == "docker"
-        else {"import_path": f"castform.sandbox:{job.sandbox}"},
-        "tasks": [{"path": str(task.folder)} for task in job.tasks],
-        "datasets": [],
-        OPTIONS: describe_options(job.options),
-    }
-
-
-def describe_options(options: TrialOptions) -> dict[str, Any]:
-    """Return what a trial's outcome depends on, as plain data; of variables the names, as values may be secret."""
-    found: dict[str, Any] = {}
-    for item in fields(options):
-        value = getattr(options, item.name)
-        if item.name in ("agent_env", "verifier_env"):
-            found[item.name] = sorted(value)
-        elif item.name == "artifacts":
-            found[item.name] = [asdict(artifact) for artifact in value]
-        elif item.name == "limits":
-            found[item.name] = asdict(options.limits)
-        elif item.name != "host_env":
-            found[item.name] = value
-    return found
-
-
-def _write_result(
-    job: Job, started: datetime, done: Mapping[str, JobTrial], *, finished: datetime | None
-) -> None:
-    trials = list(done.values())
-    total = len(job.tasks) * job.attempts
-    statuses = [trial.status for trial in trials]
-    cancelled = statuses.count("cancelled")
-    key = "__".join(part for part in (job.agent, job.model, Path(job.source).name or "adhoc") if part)
-    rewards: dict[str, dict[str, list[str]]] = {}
-    for trial in trials:
-        for name, value in (trial.rewards or {}).items():
-            rewards.setdefault(name, {}).setdefault(str(value), []).append(trial.name)
-    unscored = [trial.name for trial in trials if trial.rewards is None]
-    write_json(
-        job.folder / RESULT_FILE,
-        {
-            "schema_version": 1,
-            "id": str(uuid.uuid5(uuid.NAMESPACE_URL, job.folder.resolve().as_uri())),
-            "started_at": stamp(started),
-            "updated_at": stamp(now()),
-            "finished_at": stamp(finished),
-            "n_total_trials": total,
-            "stats": {
-                "n_completed_trials": len(trials) - cancelled,
-                "n_errored_trials": len(unscored),
-                "n_running_trials": 0,
-                "n_pending_trials": total - len(trials),
-                "n_cancelled_trials": cancelled,
-                "n_retries": 0,
-                "evals": {
-                    key: {
-                        "n_trials": len(trials) - len(unscored),
-                        "n_errors": len(unscored),
-                        "reward_stats": rewards,
-                        "exception_stats": {
-                            status: [trial.name for trial in trials if trial.status == status]
-                            for status in dict.fromkeys(statuses)
-                            if status != "ok"
-                        },
-                    }
-                },
-            },
-        },
-    )
+def _write(file: Path, document: dict[str, object]) -> None:
+    try:
+        write_json(file, document)
+    except OSError as error:
+        raise RunFailedError(
+            f"{file} cannot be written: {error.strerror}",
+            hint="the same words with this --job-name run what has no reward yet",
+        ) from error

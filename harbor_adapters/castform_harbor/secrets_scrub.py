@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 import secrets
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any, AnyStr
 
 SHORTEST_SECRET = 8
 """Characters. Shorter values occur in ordinary text."""
@@ -26,11 +28,14 @@ def find_secrets(*environments: Mapping[str, str]) -> frozenset[str]:
 
 
 def scrub_folder(folder: Path, values: Iterable[str]) -> None:
-    """Replace the values in every text file below a folder; binary and very large files stay.
+    """Replace the values in every text file below a folder, also as JSON spells them; binary and very large
+    files stay.
 
     Each file is replaced whole: OSError where the disk refuses, and then it is as it was.
     """
-    hidden = sorted((value.encode() for value in values), key=len, reverse=True)
+    hidden = _sort(
+        {spelled.encode(errors="surrogateescape") for value in values for spelled in _spell(value)}
+    )
     if not hidden:
         return
     for path in list(folder.rglob("*")):
@@ -42,6 +47,31 @@ def scrub_folder(folder: Path, values: Iterable[str]) -> None:
         for value in hidden:
             data = data.replace(value, REPLACEMENT)
         _replace(path, data)
+
+
+def scrub_document(document: Any, values: Iterable[str]) -> Any:  # Any: JSON
+    """Return a document in whose texts the values are replaced; its keys stay."""
+    hidden = _sort(set(values))
+
+    def scrub(item: Any) -> Any:
+        if isinstance(item, str):
+            for value in hidden:
+                item = item.replace(value, REPLACEMENT.decode())
+            return item
+        if isinstance(item, Mapping):
+            return {key: scrub(value) for key, value in item.items()}
+        return [scrub(value) for value in item] if isinstance(item, list | tuple) else item
+
+    return scrub(document) if hidden else document
+
+
+def _sort(values: set[AnyStr]) -> list[AnyStr]:
+    """The longest first: one may lie within another."""
+    return sorted(values, key=len, reverse=True)
+
+
+def _spell(value: str) -> set[str]:
+    return {value, *(json.dumps(value, ensure_ascii=plain)[1:-1] for plain in (True, False))}
 
 
 def _replace(path: Path, data: bytes) -> None:

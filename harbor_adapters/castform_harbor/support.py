@@ -79,10 +79,9 @@ def _find_in_environments(task: HarborTask, capabilities: Capabilities, options:
     environments: list[EnvironmentConfig] = [config.environment]
     images = [config.environment.docker_image]
     for step in task.steps or (None,):
-        verifier = step.verifier if step else config.verifier
-        if verifier.environment is not None:
-            environments.append(verifier.environment)
         if resolve_verifier_mode(config, step) == "separate":
+            own = (step.verifier.environment if step else None) or config.verifier.environment
+            environments += [own] if own else []
             image = find_verifier_image(task.folder, config, step)
             images.append(image.docker_image)
             if image.context and (image.context / COMPOSE_FILE).is_file():

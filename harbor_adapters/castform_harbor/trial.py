@@ -34,7 +34,7 @@ from castform_harbor.output import (
 )
 from castform_harbor.reference_agents import bind_harness, check_solution
 from castform_harbor.result_document import TrialIdentity, make_config, make_lock, make_result
-from castform_harbor.secrets_scrub import scrub_folder
+from castform_harbor.secrets_scrub import scrub_document, scrub_folder
 from castform_harbor.support import check_supported
 from castform_harbor.task import HarborTask
 from castform_harbor.task_config import StepConfig
@@ -45,12 +45,13 @@ from castform_harbor.trial_record import (
     Span,
     choose_failure,
     combine_rewards,
+    describe_ending,
     timed,
 )
 from castform_harbor.trial_types import GRADED, StepOutcome, TrialOptions, TrialOutcome, TrialStatus
 from castform_harbor.verifier import clear_verifier, fetch_logs, verify
 
-__all__ = ["StepOutcome", "TrialOptions", "TrialOutcome", "TrialStatus", "run_trial"]
+__all__ = ["StepOutcome", "TrialOptions", "TrialOutcome", "TrialStatus", "check_trial", "run_trial"]
 
 AGENT_GRACE_SECONDS = 30.0
 """How much later than the harness's own limit, inside the box, the agent is given up from outside."""
@@ -83,9 +84,9 @@ async def run_trial(
     """
     options = options or TrialOptions()
     capabilities = capabilities or await provider.check()
-    check_supported(task, capabilities, options)
-    plan = make_plan(task, options, capabilities, trial_name=trial_name)
-    check_solution(harness, task, plan.host_env)
+    plan = check_trial(
+        task, harness=harness, options=options, capabilities=capabilities, trial_name=trial_name
+    )
     folder = make_trial_folder(trials_dir, trial_name)
     identity = TrialIdentity(
         task=task,
@@ -104,6 +105,21 @@ async def run_trial(
         return await trial.run()
     finally:
         trial.write_result()
+
+
+def check_trial(
+    task: HarborTask,
+    *,
+    harness: Harness,
+    options: TrialOptions,
+    capabilities: Capabilities,
+    trial_name: str = "",
+) -> TrialPlan:
+    """Return the plan of a trial. Raises the UsageError that `run_trial` would before anything starts."""
+    check_supported(task, capabilities, options)
+    plan = make_plan(task, options, capabilities, trial_name=trial_name)
+    check_solution(harness, task, plan.host_env)
+    return plan
 
 
 class _Trial:
@@ -241,7 +257,7 @@ class _Trial:
         record.agent_result = result
         status = STATUS_OF[result.status]
         if status != "ok":
-            record.note_agent(status, _describe_ending(result, limit))
+            record.note_agent(status, describe_ending(result, limit))
         self._log.write(f"{harness.name} ended: {status}")
 
     async def _carry_out(self, box: Box, step: StepConfig | None, place: Path) -> list[Carried]:
@@ -359,9 +375,10 @@ class _Trial:
         )
 
     def write_result(self) -> None:
-        """Write result.json, after the secrets are out of the other files."""
+        """Write result.json, after the secrets are out of the other files: where it is, the trial is whole."""
         outcome = self._make_outcome()
-        secrets = self._plan.secrets()
+        secrets = self._plan.secrets(self._endpoint)
+        scrub_folder(self._folder, secrets)
         result = make_result(
             self._identity,
             records=self._records,
@@ -375,13 +392,4 @@ class _Trial:
             agent_setup=self._setup_span,
             folder=self._folder,
         )
-        write_json(self._folder / RESULT_FILE, result)
-        scrub_folder(self._folder, secrets)
-
-
-def _describe_ending(result: HarnessResult, limit: float | None) -> str:
-    if result.status == "timeout":
-        return "the agent ran out of time" + (f" ({limit:g} s)" if limit is not None else "")
-    if result.status == "nonzero_exit":
-        return f"the agent ended with exit code {result.exit_code}"
-    return f"the agent ended: {result.status.replace('_', ' ')}"
+        write_json(self._folder / RESULT_FILE, scrub_document(result, secrets))

@@ -158,6 +158,15 @@ def choose_failure(records: Sequence[Record]) -> Record | None:
     return next((record for record in records if record.status != "ok"), None)
 
 
+def describe_ending(result: HarnessResult, limit: float | None) -> str:
+    """Say how an agent ended that did not end well by itself. `limit`: its seconds."""
+    if result.status == "timeout":
+        return "the agent ran out of time" + (f" ({limit:g} s)" if limit is not None else "")
+    if result.status == "nonzero_exit":
+        return f"the agent ended with exit code {result.exit_code}"
+    return f"the agent ended: {result.status.replace('_', ' ')}"
+
+
 def _describe(name: str, message: str, trace: str) -> dict[str, Any]:
     return {
         "exception_type": name,

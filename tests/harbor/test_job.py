@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from contextlib import asynccontextmanager
 
 import pytest
 from test_trial import SOLVING, Agent
 
-from castform.errors import UsageError
+from castform.errors import RunFailedError, UsageError
+from castform.harness import load_harness
 from castform.harness.contract import HarnessError
 from castform.sandbox.contract import Limits
 from castform_harbor.job import Job, hold_job, run_job
@@ -21,7 +23,18 @@ from castform_harbor.trial_types import TrialOptions
 
 @pytest.fixture
 def run_tasks(write_task, provider, tmp_path):
-    async def run_all(harness=None, *, attempts=1, concurrency=4, model=None, sandbox="docker", **options):
+    async def run_all(
+        harness=None,
+        *,
+        attempts=1,
+        concurrency=4,
+        model=None,
+        sandbox="docker",
+        settings=None,
+        open_models=None,
+        on_trial=lambda trial: None,
+        **options,
+    ):
         harness = harness or OracleHarness()
         job = Job(
             tasks=load_tasks(tmp_path / "tasks"),
@@ -32,8 +45,11 @@ def run_tasks(write_task, provider, tmp_path):
             attempts=attempts,
             concurrency=concurrency,
             options=TrialOptions(host_env={}, **options),
+            settings=settings or {},
         )
-        return await run_job(job, harness=harness, provider=provider)
+        return await run_job(
+            job, harness=harness, provider=provider, open_models=open_models, on_trial=on_trial
+        )
 
     return run_all
 
@@ -137,6 +153,67 @@ async def test_one_task_that_cannot_be_run_costs_the_others_nothing(write_task, 
     assert all(trial.rewards is None for name, trial in trials.items() if name != "good__1")
 
 
+async def test_what_cannot_be_run_is_told_before_anything_starts(write_task, run_tasks):
+    write_task(name="a", files=SOLVING)
+    write_task('[environment]\nos = "windows"', name="b", files={"tests/test.bat": ""})
+    told = []
+
+    class Telling(Agent):
+        async def run(self, task, sandbox, endpoint):
+            told.append("the agent works")
+            return await super().run(task, sandbox, endpoint)
+
+    await run_tasks(Telling(), attempts=2, on_trial=lambda trial: told.append(trial.name))
+    assert told[:3] == ["b__1", "b__2", "the agent works"]
+
+
+async def test_a_model_is_made_ready_only_for_a_trial_to_run(write_task, run_tasks):
+    folder = write_task('[environment]\nos = "windows"', name="a", files={"tests/test.bat": ""})
+    opened = []
+
+    @asynccontextmanager
+    async def open_models():
+        opened.append("opened")
+        yield None
+
+    async def run_once():
+        return [trial.status for trial in await run_tasks(NopHarness(), open_models=open_models)]
+
+    assert (await run_once(), opened) == (["refused"], [])
+    (folder / "task.toml").write_text("")
+    assert (await run_once(), opened) == (["ok"], ["opened"])
+    assert (await run_once(), opened) == (["ok"], ["opened"])  # it has a reward
+
+
+async def test_a_folder_that_cannot_be_used_costs_its_trial_alone(write_task, run_tasks, tmp_path):
+    for name in "ab":
+        write_task(name=name, files=SOLVING)
+    (tmp_path / "jobs" / "j" / "a__1").mkdir(parents=True)
+    (tmp_path / "jobs" / "j" / "unscored").write_text("in the way of what moves there")
+    trials = await run_tasks()
+    assert [(trial.status, trial.reward) for trial in trials] == [("infra_error", None), ("ok", 1.0)]
+
+
+async def test_a_result_that_cannot_be_written_fails_the_job_after_its_trials(
+    write_task, run_tasks, tmp_path
+):
+    for name in "ab":
+        write_task(name=name, files=SOLVING)
+
+    def block(trial):
+        result = tmp_path / "jobs" / "j" / "result.json"
+        if result.is_file():
+            result.unlink()
+            (result / "in the way").mkdir(parents=True)
+
+    with pytest.raises(RunFailedError, match=r"result\.json cannot be written"):
+        await run_tasks(concurrency=1, on_trial=block)
+    assert {path.parent.name for path in (tmp_path / "jobs" / "j").glob("*__1/result.json")} == {
+        "a__1",
+        "b__1",
+    }
+
+
 async def test_a_task_that_changed_is_not_mixed_with_its_past(write_task, run_tasks):
     folder = write_task(name="a")
     await run_tasks(NopHarness())
@@ -160,8 +237,9 @@ async def test_another_agent_gets_another_job(write_task, run_tasks):
         ({"artifacts": (Artifact(source="/app"),)}, "artifacts = [], not"),
         ({"agent_env": {"A_KEY": "sesame-sesame"}}, "agent_env = [], not ['A_KEY']"),
         ({"limits": Limits(cpus=9.0)}, "limits = "),
+        ({"settings": {"temperature": 0.5}}, "temperature = None, not 0.5"),
     ],
-    ids=["sandbox", "verifier", "artifacts", "variables", "limits"],
+    ids=["sandbox", "verifier", "artifacts", "variables", "limits", "settings"],
 )
 async def test_what_is_run_otherwise_gets_another_job(write_task, run_tasks, tmp_path, change, said):
     write_task(name="a", files=SOLVING)
@@ -171,9 +249,34 @@ async def test_what_is_run_otherwise_gets_another_job(write_task, run_tasks, tmp
     assert "sesame" not in str(caught.value) and "--job-name" in str(caught.value.hint)
     config = tmp_path / "jobs" / "j" / "config.json"
     document = json.loads(config.read_text())
-    del document["castform_options"]  # as a job has it that was begun before they were written
+    for part in ("castform_options", "castform_settings"):  # as a job has it that was begun before them
+        del document[part]
     config.write_text(json.dumps(document))
     assert [trial.kept for trial in await run_tasks(NopHarness(), verify=False)] == [True]
+
+
+@pytest.mark.parametrize("change", ["harness.toml", "program/run.sh"])
+async def test_an_agent_that_changed_gets_another_job(write_task, run_tasks, tmp_path, change):
+    """Its settings and the files that it uploads count; where its file lies, and comments in it, do not."""
+    write_task(name="a")
+    files = {
+        "harness.toml": "[harness]\ncommand = 'true'\nupload = { '/opt/p' = 'program' }\n",
+        "program/run.sh": "1",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    await run_tasks(load_harness(tmp_path / "harness.toml"))
+    (tmp_path / "moved").mkdir()
+    for name in files:
+        (tmp_path / name.partition("/")[0]).rename(tmp_path / "moved" / name.partition("/")[0])
+    file = tmp_path / "moved" / "harness.toml"
+    file.write_text(f"# as before\n{file.read_text()}")
+    assert [trial.kept for trial in await run_tasks(load_harness(file))] == [True]
+    with (tmp_path / "moved" / change).open("a") as changed:
+        changed.write("env = { A = 'b' }\n")
+    with pytest.raises(UsageError, match="the agent as it was"):
+        await run_tasks(load_harness(file))
 
 
 async def test_two_processes_do_not_run_one_job(write_task, run_tasks, tmp_path):
@@ -209,6 +312,11 @@ async def test_a_job_that_is_cancelled_closes_every_box_and_keeps_what_it_had(
         for path in (tmp_path / "jobs" / "j").glob("*/result.json")
     }
     assert saved == {"a__1": "ok", "b__1": "cancelled"}
+    result = json.loads((tmp_path / "jobs" / "j" / "result.json").read_text())
+    counts = [
+        result["stats"][f"n_{name}_trials"] for name in ("completed", "cancelled", "running", "pending")
+    ]
+    assert (counts, result["finished_at"]) == ([1, 1, 0, 1], None)
 
 
 async def test_a_harness_that_cannot_be_set_up_leaves_no_reward_anywhere(write_task, run_tasks):

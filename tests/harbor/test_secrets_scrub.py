@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 
-from castform_harbor.secrets_scrub import find_secrets, scrub_folder
+from castform_harbor.secrets_scrub import find_secrets, scrub_document, scrub_folder
 
 FULL_DISK = """
 import resource, sys
@@ -34,6 +35,17 @@ def test_values_go_out_of_text_and_every_file_keeps_its_mode(tmp_path):
     assert log.stat().st_mode & 0o777 == 0o640
     assert (tmp_path / "binary").read_bytes() == b"\0 sesame-sesame"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["binary", "deep", "link"]
+
+
+def test_a_secret_is_found_as_json_spells_it(tmp_path):
+    secret = 'sesame"\\\n\U0001f600'
+    document = {"error": f"it was {secret}!", "steps": [{"text": secret}, 1, None]}
+    for name, plain in [("plain", False), ("ascii", True)]:
+        (tmp_path / name).write_text(json.dumps(document, ensure_ascii=plain))
+    scrub_folder(tmp_path, [secret])
+    expected = {"error": "it was [redacted]!", "steps": [{"text": "[redacted]"}, 1, None]}
+    assert [json.loads(path.read_text()) for path in sorted(tmp_path.iterdir())] == [expected, expected]
+    assert scrub_document(document, [secret]) == expected
 
 
 def test_on_a_full_disk_a_file_is_whole_and_nothing_lies_beside_it(tmp_path):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
+from fake_boxes import EVERYTHING, FakeProvider
 from test_trial import Agent, result_of, run
 
 from castform.errors import UsageError
@@ -150,6 +152,14 @@ async def test_verifiers_of_both_kinds_in_one_task(write_steps, provider, tmp_pa
     ]
     assert len(provider.boxes) == 2
     assert provider.boxes[0].kinds().count("close") == 1
+
+
+async def test_steps_are_refused_what_their_task_says_of_the_verifiers_box(write_steps, tmp_path):
+    provider = FakeProvider(tmp_path / "closed", replace(EVERYTHING, networks=frozenset({"none"})))
+    folder = write_steps(f'[verifier.environment]\nnetwork_mode = "public"\n{TWO}')
+    with pytest.raises(UsageError, match="network mode 'public'"):
+        await run(folder, provider, tmp_path)
+    assert provider.boxes == []
 
 
 async def test_artifacts_are_kept_by_step(write_steps, provider, tmp_path):

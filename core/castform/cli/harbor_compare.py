@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import argparse
 import pkgutil
-from pathlib import Path
 from typing import Any
 
+from castform.cli.harbor_arguments import add_task_arguments, add_trial_arguments, check_concurrency
 from castform.cli.output import print_json, print_note, print_table, print_text
-from castform.errors import UsageError
 
 AGENTS = ("oracle", "nop")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command line."""
-    parser.add_argument("tasks", type=Path, help="a task's folder, or a folder of them")
+    add_task_arguments(parser)
     parser.add_argument(
         "--task",
         action="append",
@@ -28,13 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=AGENTS,
         help="oracle or nop; may be given again; default: both",
     )
-    parser.add_argument(
-        "--sandbox", default="docker", metavar="NAME", help="of castform's runner; default: docker"
-    )
-    parser.add_argument(
-        "--concurrency", type=int, default=2, metavar="N", help="trials at a time; default: 2"
-    )
-    parser.add_argument("--jobs-dir", type=Path, default=Path("jobs"), metavar="DIR", help="default: jobs")
+    add_trial_arguments(parser, concurrency=2)
     parser.add_argument(
         "--compose",
         action="store_true",
@@ -50,8 +43,7 @@ def run(args: argparse.Namespace) -> int:
     from castform.cli.signals import interrupt_on_sigterm
     from castform.cli.trainer_calls import settle
 
-    if args.concurrency < 1:
-        raise UsageError("--concurrency is at least 1")
+    check_concurrency(args)
     compare = pkgutil.resolve_name("castform_harbor.compare:compare_runners")
     find = pkgutil.resolve_name("castform_harbor.real_harbor:find_real_harbor")
     harbor = find()
@@ -61,6 +53,7 @@ def run(args: argparse.Namespace) -> int:
             interrupt.hold(
                 compare(
                     args.tasks,
+                    dataset=args.dataset,
                     agents=args.agent or AGENTS,
                     sandbox=args.sandbox,
                     jobs_dir=args.jobs_dir.absolute(),

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import argparse
 import pkgutil
-from pathlib import Path
 from typing import Any
 
+from castform.cli.harbor_arguments import add_task_arguments
 from castform.cli.output import print_json, print_text
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command line."""
-    parser.add_argument("tasks", type=Path, help="a task's folder, a folder of them, or a registry.json")
-    parser.add_argument(
-        "--dataset", metavar="NAME", help="which dataset of a registry.json, name or name@version"
-    )
+    add_task_arguments(parser)
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
 
 

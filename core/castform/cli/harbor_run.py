@@ -10,11 +10,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from castform.cli.harbor_arguments import add_task_arguments, add_trial_arguments, check_concurrency
 from castform.cli.model_choice import add_endpoint_arguments
 from castform.cli.output import print_json, print_note, print_table, print_text
 from castform.errors import UsageError
 
 if TYPE_CHECKING:
+    from castform.config import RunConfig
     from castform.harness.contract import Harness
     from castform.sandbox.contract import ModelEndpoint
 
@@ -25,27 +27,18 @@ _SHOWN_ERROR = 90
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command line."""
-    parser.add_argument("tasks", type=Path, help="a task's folder, a folder of them, or a registry.json")
-    parser.add_argument(
-        "--dataset", metavar="NAME", help="which dataset of a registry.json, name or name@version"
-    )
+    add_task_arguments(parser)
     parser.add_argument(
         "--agent",
         default="oracle",
         metavar="NAME|FILE",
         help="oracle (the tasks' own solutions), nop, a harness, or a TOML that wraps a program; default: oracle",
     )
-    parser.add_argument(
-        "--sandbox", default="docker", metavar="NAME", help="where trials run; default: docker"
-    )
+    add_trial_arguments(parser, concurrency=4)
     add_endpoint_arguments(
         parser, required=False, what="the agent's model: pulled name, folder or hub id; or the server's"
     )
     parser.add_argument("--attempts", type=int, default=1, metavar="K", help="trials per task; default: 1")
-    parser.add_argument(
-        "--concurrency", type=int, default=4, metavar="N", help="trials at a time; default: 4"
-    )
-    parser.add_argument("--jobs-dir", type=Path, default=Path("jobs"), metavar="DIR", help="default: jobs")
     parser.add_argument(
         "--job-name",
         metavar="NAME",
@@ -90,11 +83,12 @@ def run(args: argparse.Namespace) -> int:
     tasks, faults = load(args.tasks, dataset=args.dataset)
     if not tasks:
         raise UsageError("no task can be used:" + "".join(f"\n  {fault}" for fault in faults.values()))
-    job = make_job(args, tasks, harness)
+    config = read_model_config(args)
+    job = make_job(args, tasks, harness, config)
     ended: list[Any] = []  # Any: castform_harbor's JobTrial
     try:
         with interrupt_on_sigterm() as interrupt:
-            trials = settle(asyncio.run, interrupt.hold(_run_job(args, job, harness, ended)))
+            trials = settle(asyncio.run, interrupt.hold(_run_job(args, job, harness, config, ended)))
     except KeyboardInterrupt:
         if ended:
             _show(args, job.folder, ended, faults)
@@ -124,8 +118,9 @@ def check_arguments(args: argparse.Namespace) -> None:
     from castform.cli.model_choice import check_model_arguments
 
     check_model_arguments(args)
-    if args.attempts < 1 or args.concurrency < 1:
-        raise UsageError("--attempts and --concurrency are at least 1")
+    check_concurrency(args)
+    if args.attempts < 1:
+        raise UsageError("--attempts is at least 1")
     if not 0 < args.timeout_multiplier < math.inf:
         raise UsageError("--timeout-multiplier is a number above 0")
     if args.agent in REFERENCE_AGENTS:
@@ -151,7 +146,9 @@ def load_agent(name: str) -> Harness:
     return load_harness(name)
 
 
-def make_job(args: argparse.Namespace, tasks: Sequence[Any], harness: Harness) -> Any:
+def make_job(
+    args: argparse.Namespace, tasks: Sequence[Any], harness: Harness, config: RunConfig | None
+) -> Any:
     """Return the castform_harbor Job that the command line means. UsageError for an artifact that cannot be one."""
     import secrets
     import time
@@ -179,10 +176,36 @@ def make_job(args: argparse.Namespace, tasks: Sequence[Any], harness: Harness) -
         attempts=args.attempts,
         concurrency=args.concurrency,
         options=options,
+        settings=describe_model(args, config),
     )
 
 
-async def _run_job(args: argparse.Namespace, job: Any, harness: Harness, ended: list[Any]) -> list[Any]:
+def read_model_config(args: argparse.Namespace) -> RunConfig | None:
+    """Return the settings of the agent's model; None where the agent asks none."""
+    if args.agent in REFERENCE_AGENTS:
+        return None
+    from castform.config import load_config
+
+    return load_config(None, [], model__id=args.model, sampling__max_new_tokens=args.max_new_tokens)
+
+
+def describe_model(args: argparse.Namespace, config: RunConfig | None) -> dict[str, str | float | None]:
+    """Return what replies of the agent's model depend on, beside its name."""
+    if config is None:
+        return {}
+    from castform.file_digest import digest_files
+
+    return {
+        "base_url": args.base_url,
+        "adapter_digest": digest_files(args.adapter) if args.adapter else None,
+        "temperature": config.eval.temperature if args.temperature is None else args.temperature,
+        "max_new_tokens": config.sampling.max_new_tokens,
+    }
+
+
+async def _run_job(
+    args: argparse.Namespace, job: Any, harness: Harness, config: RunConfig | None, ended: list[Any]
+) -> list[Any]:
     """Run it, telling how it goes; `ended` gets each trial as it ends, for a run that is stopped."""
     from castform.sandbox import load_provider
 
@@ -196,42 +219,27 @@ async def _run_job(args: argparse.Namespace, job: Any, harness: Harness, ended: 
 
     provider = load_provider(args.sandbox)
     try:
-        await provider.check()
-        _make_folder(job.folder)
-        async with _open_models(args, job.folder) as open_model:
-            done: list[Any] = await _reach("castform_harbor.job:run_job")(
-                job,
-                harness=harness,
-                provider=provider,
-                open_model=open_model,
-                on_trial=note_end,
-                on_phase=lambda name, phase: print_note(f"{name}: {phase}"),
-            )
+        done: list[Any] = await _reach("castform_harbor.job:run_job")(
+            job,
+            harness=harness,
+            provider=provider,
+            open_models=None if config is None else lambda: _open_models(args, config, job.folder),
+            on_trial=note_end,
+            on_phase=lambda name, phase: print_note(f"{name}: {phase}"),
+        )
     finally:
         await provider.aclose()
     return done
 
 
-def _make_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"{folder} cannot be made: {error.strerror}") from error
-
-
 @asynccontextmanager
-async def _open_models(args: argparse.Namespace, folder: Path) -> AsyncIterator[Any]:
-    """Give what opens a session of the model for each trial; None where the agent asks none."""
-    if args.agent in REFERENCE_AGENTS:
-        yield None
-        return
+async def _open_models(args: argparse.Namespace, config: RunConfig, folder: Path) -> AsyncIterator[Any]:
+    """Give what opens a session of the model for each trial."""
     from castform.calls import Sampling
     from castform.cli.model_choice import open_model
-    from castform.config import load_config
     from castform.endpoint import SessionSpec
     from castform.sandbox.contract import ModelEndpoint
 
-    config = load_config(None, [], model__id=args.model, sampling__max_new_tokens=args.max_new_tokens)
     async with open_model(args, config, log_path=folder / "model-calls.jsonl") as (endpoint, version):
         sampling = Sampling(
             max_new_tokens=config.sampling.max_new_tokens,
