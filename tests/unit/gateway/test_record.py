@@ -14,7 +14,7 @@ from castform.call_log import CallIndex
 from castform.calls import ModelCall, Sampling
 from castform.errors import RunFailedError
 from castform_trainer.gateway.record import CallLog, decode_call, encode_call, read_calls
-from castform_trainer.gateway.strict_json import DEEPEST, _count_levels
+from castform_trainer.gateway.strict_json import DEEPEST, _count_levels, parse_json
 from castform_trainer.gateway.trajectory import build_segments
 
 REPLY = {"role": "assistant", "content": "hé\u2028llo"}
@@ -242,15 +242,23 @@ def measure(value):
     return 1 + max(map(measure, value), default=0) if isinstance(value, list) else 0
 
 
-TEXTS = st.text('[]{}"\\\\é,:\n', max_size=6)
 VALUES = st.recursive(
-    TEXTS | st.integers() | st.none(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
+    st.text("[]{}", max_size=3) | st.integers() | st.none(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
     max_leaves=25,
 )
 
 
 @settings(deadline=None)
 @given(VALUES, st.booleans())
-def test_the_levels_of_json_are_counted_whatever_its_strings_say(value, ascii_only):
-    assert _count_levels(json.dumps(value, ensure_ascii=ascii_only)) == measure(value)
+def test_json_is_read_down_to_a_depth_that_does_not_depend_on_the_rest_of_it(value, in_bytes):
+    assert _count_levels(value) == measure(value)
+    deepest = DEEPEST - measure(value)
+    for depth, is_read in ((deepest, True), (deepest + 1, False)):
+        text = "[" * depth + json.dumps(value) + "]" * depth
+        try:
+            parse_json(text.encode() if in_bytes else text)
+        except RecursionError:
+            assert not is_read
+        else:
+            assert is_read

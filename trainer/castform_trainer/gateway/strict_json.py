@@ -10,31 +10,26 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from typing import Any, NoReturn
 
 DEEPEST = 200  # levels of lists and objects
-NO_BRACKETS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[^][{}"]+', re.DOTALL)
-"""Strings, and whatever else is no bracket."""
-INNERMOST = re.compile(r"\[\]|\{\}")
 
 
 def parse_json(text: str | bytes) -> Any:
     """Return decoded JSON. ValueError for text that is none, RecursionError for one nested too deeply."""
-    if isinstance(text, bytes):
-        text = text.decode(json.detect_encoding(text), "surrogatepass")
     value = json.loads(text, parse_constant=_refuse_constant, parse_float=_read_float)
-    if text.count("[") + text.count("{") > DEEPEST and _count_levels(text) > DEEPEST:
+    brackets = map(text.count, (b"[", b"{")) if isinstance(text, bytes) else map(text.count, "[{")
+    if sum(brackets) > DEEPEST and _count_levels(value) > DEEPEST:
         raise RecursionError(f"more than {DEEPEST} lists and objects are nested in each other")
     return value
 
 
-def _count_levels(text: str) -> int:
-    """Return how deep valid JSON is nested, or a number above DEEPEST."""
-    brackets, levels = NO_BRACKETS.sub("", text), 0
-    while brackets and levels <= DEEPEST:
-        brackets = INNERMOST.sub("", brackets)
+def _count_levels(value: Any) -> int:
+    """Return how many lists and objects are nested in each other."""
+    levels, inside = 0, [value]
+    while found := [each for each in inside if isinstance(each, (dict, list))]:
         levels += 1
+        inside = [inner for each in found for inner in (each.values() if isinstance(each, dict) else each)]
     return levels
 
 
