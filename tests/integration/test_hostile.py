@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -35,7 +38,8 @@ from castform_trainer.gateway.fake_tokenizer import make_fake_tokenizer
 TASKS = Path(__file__).parent / "hostile_tasks"
 COUNTED = TASKS / "counted"
 IMPORTED = TASKS / "imported"
-THREAT_MODEL = Path(__file__).parents[2] / "docs" / "threat-model.md"
+ROOT = Path(__file__).parents[2]
+THREAT_MODEL = ROOT / "docs" / "threat-model.md"
 PAID_WHEN_SHARED = (
     "answer-is-a-link",
     "path-shadowed",
@@ -68,6 +72,24 @@ def test_attacks_have_names_of_their_own_and_say_what_they_try():
     assert len(set(names)) == len(names)
     assert f"All {len(names)} attacks of the kit" in THREAT_MODEL.read_text()
     assert all(attack.tries and attack.script.strip() and attack.seconds <= 10 for attack in ATTACKS)
+
+
+def test_the_threat_model_names_tests_attacks_and_rules_that_there_are():
+    from castform.testing.sandboxes.rules import RULES
+
+    text = THREAT_MODEL.read_text()
+    sources = [*ROOT.glob("tests/**/test_*.py"), *ROOT.glob("plugins/castform-sandbox-*/tests/test_*.py")]
+    tests = {
+        name for file in sources for name in re.findall(r"^(?:async )?def (test_\w+)", file.read_text(), re.M)
+    }
+    named = set(re.findall(r"`(test_\w+)`", text))
+    assert named and named <= tests
+    known = {attack.name for attack in ATTACKS} | {rule.name for rule in RULES}
+    for said in re.findall(r"(?:attacks?|rules?) ((?:`[a-z…-]+`(?:, )?)+)", text):
+        for name in re.findall(r"`([a-z…-]+)`", said):
+            assert any(one == name or (name.endswith("…") and one.startswith(name[:-1])) for one in known), (
+                name
+            )
 
 
 def test_an_attack_that_does_not_exist_is_named_with_the_closest():
@@ -183,6 +205,42 @@ def test_a_model_that_attacks_a_shell_environment_earns_nothing():
     attacks = ["programs-replaced", "answer-is-a-link", "solution-read", "keys-looked-up", "proc-tricks"]
     report = assert_attacks_earn_nothing(environment, attacks=attacks)
     assert list_verdicts(report)["keys-looked-up"] == "held"
+
+
+OPEN = """
+import ctypes, socket
+calls = ctypes.CDLL(None, use_errno=True)
+try:
+    socket.socket(40, socket.SOCK_STREAM).close()
+    print("vsock")
+except OSError:
+    print("no vsock")
+print(calls.ptrace(16, 1, 0, 0))
+print(open("/proc/self/uid_map").read().split())
+"""
+
+
+OWN_IDS = str(Path("/proc/self/uid_map").read_text().split()) if sys.platform == "linux" else ""
+
+
+def read_engine_version() -> int:
+    words = ["docker", "version", "--format", "{{.Server.Version}}"]
+    said = subprocess.run(words, check=True, capture_output=True, text=True).stdout
+    return int(said.split(".")[0])
+
+
+@pytest.mark.docker
+async def test_docker_leaves_open_what_the_threat_model_says():
+    """Where a newer engine or a setting closes one of these, the document has to say so."""
+    provider = load_provider("docker")
+    try:
+        box = await provider.start(BoxRequest(image="castform/base:local", limits=Limits(disk_mb=16)))
+        said = (await box.exec(["python3", "-c", OPEN])).text.splitlines()
+    finally:
+        await provider.aclose()
+    vsock, attached, ids = said
+    assert vsock == "no vsock" or read_engine_version() < 23  # a kernel may have none
+    assert (attached, ids) == ("0", OWN_IDS)
 
 
 @pytest.mark.docker

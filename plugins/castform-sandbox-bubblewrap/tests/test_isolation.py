@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import castform_sandbox_bubblewrap
 import pytest
 from castform_sandbox_bubblewrap.box import BubblewrapBox
 from castform_sandbox_bubblewrap.config import BubblewrapConfig
@@ -225,6 +226,14 @@ def test_the_kernel_is_not_told_what_to_run(house: House) -> None:
     code, _ = house.sh("echo '|/bin/true' > /proc/sys/kernel/core_pattern")
     assert code != 0
     assert house.sh("echo b > /proc/sysrq-trigger")[0] != 0
+    assert house.sh("ulimit -c") == (0, "0") and house.sh("ulimit -c 1")[0] != 0
+
+
+def test_where_castforms_own_files_lie_is_seen_in_a_box(house: House) -> None:
+    """Open, and said in docs/threat-model.md: the paths and nothing else."""
+    folder = str(Path(castform_sandbox_bubblewrap.__file__).parent / "inside")
+    assert folder in house.sh("cat /proc/self/mountinfo")[1]
+    assert house.sh('test -e "$1"', folder)[0] == 1
 
 
 @AS_ROOT
