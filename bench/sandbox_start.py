@@ -117,7 +117,7 @@ class BubblewrapBaseline:
 
     async def measure(self, measured: Measured) -> None:
         words = [*make_bwrap_root(), "--", "true"]
-        await measured.time("bubblewrap run", lambda: run("bwrap", *words))
+        await measured.time("bwrap run", lambda: run("bwrap", *words))
 
     async def close(self) -> None:
         pass
@@ -126,6 +126,8 @@ class BubblewrapBaseline:
 Baseline = DockerBaseline | BubblewrapBaseline
 BASELINES: dict[str, type[Baseline]] = {"docker": DockerBaseline, "bubblewrap": BubblewrapBaseline}
 """What runs beside a provider; a provider without one is measured alone."""
+TOOLS = {"docker": "docker", "bubblewrap": "bwrap"}
+"""The programs whose names the baselines' rows begin with."""
 
 
 class ProviderRuns:
@@ -184,13 +186,28 @@ async def measure(providers: list[str], image: str | None, rounds: int) -> Measu
     return measured
 
 
-def describe(medians: dict[str, float]) -> str:
-    lines = [f"{name:40} {seconds * 1000:9.1f} ms" for name, seconds in medians.items()]
+def compare(medians: dict[str, float]) -> dict[str, tuple[str, float]]:
+    """Return what each of castform's is measured against, and how many times as long it takes.
+
+    A start is held against the tool's own start, a command in a box that is there against the tool's own way into
+    one; `bwrap` has none, so that every command is a start of its own.
+    """
+    found = {}
     for name, seconds in medians.items():
         provider, _, what = name.partition(": ")
-        plain = medians.get(f"{provider} run" if "cold" in what else f"{provider} exec")
-        if what and plain:
-            lines.append(f"{name:40} {seconds / plain:9.2f} times plain")
+        tool = TOOLS.get(provider)
+        plain = [f"{tool} run"] if "cold" in what else [f"{tool} exec", f"{tool} run"]
+        against = next((one for one in plain if what and one in medians), None)
+        if against is not None:
+            found[name] = (against, seconds / medians[against])
+    return found
+
+
+def describe(medians: dict[str, float]) -> str:
+    lines = [f"{name:40} {seconds * 1000:9.1f} ms" for name, seconds in medians.items()]
+    lines += [
+        f"{name:40} {times:9.2f} times {against}" for name, (against, times) in compare(medians).items()
+    ]
     return "\n".join(lines)
 
 
@@ -205,7 +222,11 @@ def main() -> None:
     arguments = parser.parse_args()
     measured = asyncio.run(measure(arguments.providers, arguments.image, arguments.rounds))
     medians = measured.medians()
-    print(json.dumps(medians, indent=2) if arguments.json else describe(medians))
+    if arguments.json:
+        times = {name: {"of": against, "times": times} for name, (against, times) in compare(medians).items()}
+        print(json.dumps({"seconds": medians, "ratios": times}, indent=2))
+    else:
+        print(describe(medians))
 
 
 if __name__ == "__main__":
