@@ -37,6 +37,7 @@ from castform_trainer.gateway.fidelity import count_fidelity
 from castform_trainer.gateway.trajectory import build_segments
 
 END = 2
+BOX_PATH = "/usr/local/bin:/usr/bin:/bin"
 Answer = Callable[[str, int], str]
 """Given the whole prompt as text and the number of earlier replies, what the model says."""
 
@@ -112,7 +113,7 @@ async def make_stage(tmp_path: Path) -> AsyncIterator[MakeStage]:
     providers: list[SandboxProvider] = []
 
     async def make(answer: Answer, *, path: str, sandbox: str = "process") -> Stage:
-        """Programs are looked for in `path` first; in `bubblewrap` nothing but the model is reachable."""
+        """Programs are looked for in `path` first; in boxes that isolate nothing but the model is reachable."""
         tokenizer = make_fake_tokenizer(TOOLS)
         prompts: list[str] = []
 
@@ -128,9 +129,10 @@ async def make_stage(tmp_path: Path) -> AsyncIterator[MakeStage]:
         provider = load_provider(sandbox, **({"root": str(tmp_path / "boxes")} if shared else {}))
         providers.append(provider)
         request = BoxRequest(
+            image="castform/base:local" if sandbox == "docker" else None,
             limits=Limits(cpus=None, memory_mb=None, pids=None, disk_mb=None),
             network=NetworkPolicy(mode="public" if shared else "none"),
-            env={"PATH": f"{path}:{os.environ['PATH'] if shared else os.defpath}"},
+            env={"PATH": f"{path}:{os.environ['PATH'] if shared else BOX_PATH}"},
         )
         stage = Stage(
             gateway=gateway,
@@ -150,6 +152,12 @@ async def make_stage(tmp_path: Path) -> AsyncIterator[MakeStage]:
         await stage.endpoint.aclose()
     for provider in providers:
         await provider.aclose()
+
+
+@pytest.fixture(name="leave_out")
+def leave_out_fixture() -> Callable[[str], NoReturn]:
+    """Return what skips a test whose agent is not there, and fails it in CI."""
+    return leave_out
 
 
 @pytest.fixture(scope="session")

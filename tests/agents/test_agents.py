@@ -173,3 +173,34 @@ async def test_an_agent_in_a_box_without_network_reaches_its_model_and_nothing_e
     assert await stage.read("hello.txt") == "hello\n"
     assert (await stage.read("net.txt")).strip() == "ENETUNREACH"
     check_recorded(calls)
+
+
+@pytest.mark.parametrize(
+    "sandbox",
+    [
+        pytest.param("docker", marks=pytest.mark.docker),
+        pytest.param("bubblewrap", marks=pytest.mark.bubblewrap),
+    ],
+)
+async def test_a_library_that_was_copied_into_a_box_without_network_works_there(
+    sandbox, make_stage, install, call_tool, check_recorded, leave_out
+):
+    agent = AGENTS["openai-agents"]
+    place = Path(install("openai-agents", agent.source, agent.packages)).parent
+    look = "python3 -c 'import urllib.request as r; r.urlopen(\"http://1.1.1.1\")' 2>&1 | tail -n 1 > net.txt"
+    stage = await make_stage(
+        lambda prompt, turn: call_tool("bash", command=f"{WRITE}; {look}") if turn == 0 else "It is there.",
+        path="/opt/agent/bin",
+        sandbox=sandbox,
+    )
+    version = await stage.box.exec(["python3", "-c", "import sys; print('%d.%d' % sys.version_info[:2])"])
+    packages = place / "lib" / f"python{version.text.strip()}" / "site-packages"
+    if not packages.is_dir():
+        leave_out(f"the box has Python {version.text.strip()}, for which nothing was installed")
+    await stage.box.upload(packages, "/opt/agent")
+    harness = load_harness("openai-agents", install=False, env={"PYTHONPATH": "/opt/agent"})
+    result, calls = await stage.perform(harness, stage.make_task(TASK))
+    assert result.status == "finished", result.output
+    assert await stage.read("hello.txt") == "hello\n"
+    assert "Network is unreachable" in await stage.read("net.txt")
+    check_recorded(calls)
