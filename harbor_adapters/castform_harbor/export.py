@@ -131,8 +131,11 @@ def find_export_fault(environment: Environment[Any, Any]) -> str | None:
     if not isinstance(environment, BaseEnv):
         return "it runs its rollouts itself, so only it knows what happens in them"
     kind = type(environment)
-    if kind.run_rollout is not BaseEnv.run_rollout:
-        return "it has a run_rollout of its own"
+    for name in ("run_rollout", "run_group"):
+        if getattr(kind, name) is not getattr(BaseEnv, name):
+            return f"it has a {name} of its own"
+    if kind.next_messages is not BaseEnv.next_messages:
+        return "it talks on after a reply (next_messages), and a task asks once"
     if kind.compute_reward is BaseEnv.compute_reward:
         return "it has no compute_reward: nothing judges a reply by itself"
     if kind.compute_group_rewards is not BaseEnv.compute_group_rewards:

@@ -16,6 +16,7 @@ if STANDARD.is_dir():
 
 import asyncio  # noqa: E402 - a minimal Python has it from the folder above
 import importlib  # noqa: E402
+import inspect  # noqa: E402
 import json  # noqa: E402
 import math  # noqa: E402
 from typing import Any  # noqa: E402
@@ -48,8 +49,12 @@ def score_reply(environment: Any, example: dict[str, Any], reply: str) -> dict[s
         example_args=payload,
         split=example["split"],
     )
-    rewards = asyncio.run(environment.compute_reward(rollout)) or {}
+    rewards = asyncio.run(settle(environment.compute_reward(rollout))) or {}
     return {str(name): float(value) for name, value in rewards.items()}
+
+
+async def settle(value: Any) -> Any:  # Any: a map of rewards, or what gives one
+    return await value if inspect.isawaitable(value) else value
 
 
 def weigh(rewards: dict[str, float], weights: dict[str, float]) -> float:

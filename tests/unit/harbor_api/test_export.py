@@ -103,6 +103,7 @@ async def test_any_examples_id_is_written_down_and_one_without_an_answer_is_scor
     """
     file = write_environment(tmp_path, more=more)
     text = file.read_text().replace('"one", ', r'"one \U0001f600 \x7f\"", ')
+    text = text.replace("async def compute_reward", "def compute_reward")  # a plain hook is harmless
     file.write_text(
         text.replace('"polite": 0.1', '"polite": 3.0 * (rollout.example_args["ground_truth"] == "two")')
     )
@@ -134,11 +135,13 @@ def test_tasks_share_the_scorers_modules_on_disk(exported):
         ({"more": "tools = (print,)"}, "tools are functions"),
         ({"more": "async def compute_group_rewards(self, rollouts): return {}"}, "beside each other"),
         ({"more": "async def run_rollout(self, request): ..."}, "run_rollout of its own"),
+        ({"more": "async def run_group(self, requests): ..."}, "run_group of its own"),
+        ({"more": "async def next_messages(self, rollout): return None"}, "talks on after a reply"),
         ({"more": "def gold(self, example): return None"}, "no example"),
         ({"prompt": '[{"role": "user", "content": [{"type": "text", "text": "hi"}]}]'}, "not plain text"),
         ({"hooks": "import os; os.environ['MY_JUDGE_KEY']"}, "away from it"),
     ],
-    ids=["tools", "group", "own-rollouts", "no-gold", "images", "needs-a-key"],
+    ids=["tools", "group", "own-rollouts", "own-groups", "turns", "no-gold", "images", "needs-a-key"],
 )
 async def test_what_cannot_be_exported_is_refused_with_the_reason(tmp_path, monkeypatch, change, reason):
     monkeypatch.setenv("MY_JUDGE_KEY", "x")
