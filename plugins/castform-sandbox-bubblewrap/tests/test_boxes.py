@@ -15,7 +15,7 @@ import pytest
 from castform_sandbox_bubblewrap.config import BubblewrapConfig
 from castform_sandbox_bubblewrap.provider import BubblewrapProvider
 
-from castform.sandbox.contract import BoxRequest, ImageBuild, Limits
+from castform.sandbox.contract import BoxRequest, ImageBuild, Limits, ModelEndpoint, NetworkPolicy
 from castform.sandbox.errors import MissingError, SandboxBuildError, SandboxGoneError, UsageError
 
 pytestmark = [
@@ -201,6 +201,22 @@ async def test_at_most_so_many_boxes_at_a_time(state: Path) -> None:
     assert (await (await second).exec(["true"])).exit_code == 0
     assert (await provider.measure_capacity(Limits())).boxes == 1
     await provider.aclose()
+
+
+def test_boxes_of_a_loop_that_has_ended_are_closed_by_another(state: Path) -> None:
+    provider = BubblewrapProvider(BubblewrapConfig(folder=state, max_boxes=1))
+
+    async def start() -> None:
+        policy = NetworkPolicy(mode="allowlist", allowed_hosts=("example.org",))
+        box = await provider.start(BoxRequest(network=policy))
+        await box.connect(ModelEndpoint(base_url="http://127.0.0.1:9/v1", api_key="real", model="m"))
+        await box.exec(["sh", "-c", "while :; do echo x; sleep 0.01; done &"])
+
+    asyncio.run(start())
+    asyncio.run(provider.aclose())
+    assert list((state / "boxes").iterdir()) == []
+    asyncio.run(start())  # which has a slot
+    asyncio.run(provider.aclose())
 
 
 async def test_a_machine_without_bwrap_says_how_to_get_it() -> None:
