@@ -232,12 +232,14 @@ class CommandHarness:
         if done.exit_code not in NOT_STARTED or done.stdout:
             return
         found = await sandbox.exec(
-            ["sh", "-c", 'command -v -- "$1"', "sh", launch.argv[0]],
-            cwd=launch.workdir,
+            ["sh", "-c", 'cd -- "$2" || exit 3; command -v -- "$1"', "sh", launch.argv[0], launch.workdir],
+            cwd="/",
             env=launch.env,
             user=launch.user,
             timeout_seconds=60,
         )
+        if found.exit_code == 3:
+            raise HarnessError(f"the folder {launch.workdir!r}, where {self.name} works, is not in the box")
         if found.exit_code != 0:
             raise HarnessError(
                 f"the program {launch.argv[0]!r} of the harness {self.name} is not in the box: put it into the "

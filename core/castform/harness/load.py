@@ -57,7 +57,16 @@ def load_harness_file(
     from castform.harness.command import CommandHarness
 
     section = make_section({"name": path.stem, **table, **(options or {})}, where=str(path))
-    return CommandHarness(section=section, base_dir=path.absolute().parent)
+    base = path.absolute().parent
+    missing = [
+        source for source in section.upload.values() if not (base / Path(source).expanduser()).exists()
+    ]
+    if missing:
+        raise ConfigError(
+            f"{path}: harness.upload names {', '.join(missing)}, which {base} does not have",
+            hint="sources are relative to the TOML's own folder",
+        )
+    return CommandHarness(section=section, base_dir=base)
 
 
 def make_section(data: Mapping[str, Any], *, where: str) -> HarnessSection:
@@ -107,7 +116,9 @@ def _load_other(
 ) -> Harness:
     args = table.get("args", {})
     beside = sorted(table.keys() - {"id", "args"})
-    if beside or not isinstance(args, dict) or not isinstance(table["id"], str):
+    if not isinstance(table["id"], str):
+        raise ConfigError(f"{path}: harness.id is {table['id']!r}, not a harness's name")
+    if beside or not isinstance(args, dict):
         raise ConfigError(
             f"{path}: [harness] has an id and {', '.join(beside) or 'args that are no table'}",
             hint="beside id stands args alone, a table with the options of that harness",

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import Field, field_validator, model_validator
 
@@ -21,10 +21,20 @@ from castform.harness.scripts import SHELLS, find_script, find_unsafe_script
 from castform.harness.template import SECRET, STRUCTURED, TemplateError, list_placeholders
 from castform.plugins.names import is_name
 from castform.sandbox.errors import UsageError
-from castform.sandbox.request import check_user
+from castform.sandbox.request import check_mode, check_path, check_user
 from castform.section import Section
 
+T = TypeVar("T")
 NO_KEY = "{api_key} would be seen by every process of the box there; use [harness.env] or {api_key_file}"
+
+
+def _check(check: Callable[[T], object], value: T) -> T:
+    """Apply a check of what a box can be asked for."""
+    try:
+        check(value)
+    except UsageError as error:
+        raise ValueError(str(error)) from error
+    return value
 
 
 class FileSection(Section):
@@ -39,6 +49,11 @@ class FileSection(Section):
     """The content stands as it is: its braces are braces."""
     mode: int = 0o600
     """As in `mode = 0o755`."""
+
+    @field_validator("mode")
+    @classmethod
+    def _check_mode(cls, value: int) -> int:
+        return _check(check_mode, value)
 
     @model_validator(mode="before")
     @classmethod
@@ -143,10 +158,47 @@ class HarnessSection(Section):
     @field_validator("user", "install_user")
     @classmethod
     def _check_user(cls, value: str | None) -> str | None:
-        try:
-            check_user(value)
-        except UsageError as error:
-            raise ValueError(str(error)) from error
+        return _check(check_user, value)
+
+    @field_validator(
+        "command", "env", "files", "upload", "check", "install", "prepare", "workdir", "trajectory"
+    )
+    @classmethod
+    def _check_zero(cls, value: object) -> object:
+        names = value.keys() if isinstance(value, Mapping) else ()
+        texts = list_texts(value)
+        if any("\0" in text for text in (*texts, *names)):
+            raise ValueError("holds a zero byte, which no argument, variable or path can")
+        return value
+
+    @field_validator("env")
+    @classmethod
+    def _check_variables(cls, value: dict[str, str]) -> dict[str, str]:
+        for name in value:
+            if not name or "=" in name:
+                raise ValueError(f"{name!r} is no name of a variable")
+        return value
+
+    @field_validator("files")
+    @classmethod
+    def _check_files(cls, value: dict[str, FileSection]) -> dict[str, FileSection]:
+        for path in value:
+            if not path.strip("/.") or path.endswith("/"):
+                raise ValueError(f"{path!r} is no file's path")
+        return value
+
+    @field_validator("upload")
+    @classmethod
+    def _check_targets(cls, value: dict[str, str]) -> dict[str, str]:
+        for target in value:
+            _check(check_path, target)
+        return value
+
+    @field_validator("workdir")
+    @classmethod
+    def _check_workdir(cls, value: str | None) -> str | None:
+        if value is not None and value[:1] not in ("/", "{"):
+            raise ValueError(f"{value!r} is not an absolute path; {{workdir}} is the task's folder")
         return value
 
     @field_validator("timeout_seconds", "install_timeout_seconds")

@@ -181,6 +181,11 @@ async def test_rules_say_what_an_end_means(box, make_harness, make_task, end, st
 async def test_a_program_that_is_not_there_is_no_result(box, make_harness, make_task):
     with pytest.raises(HarnessError, match="'no-such-program' of the harness my-agent is not in the box"):
         await make_harness('[harness]\ncommand = ["no-such-program"]\n').run(make_task(), box, None)
+    lost = make_harness('[harness]\ncommand = "true"\nworkdir = "/no/such/folder"\n')
+    with pytest.raises(
+        HarnessError, match="the folder '/no/such/folder', where my-agent works, is not in the box"
+    ):
+        await lost.run(make_task(), box, None)
     own = make_harness('[harness]\ncommand = "exit 127"\n')
     assert (await own.run(make_task(), box, None)).exit_code == 127
 
@@ -251,11 +256,13 @@ async def test_what_is_not_checked_is_installed_each_time(
         ('check = "false"\ninstall = "echo no network >&2; exit 7"', "ended with 7: no network"),
         ('check = "false"\ninstall = "true"', "fails nevertheless"),
         ('check = "sleep 60"\ninstall_timeout_seconds = 0.2', "took longer than 0.2 s"),
-        ('upload = { "/opt/x" = "no-such-folder" }', "no-such-folder, which does not exist"),
+        ('upload = { "/opt/x" = "removed-folder" }', "removed-folder, which does not exist"),
     ],
 )
-async def test_setup_says_why_it_cannot(box, make_harness, keys, message):
+async def test_setup_says_why_it_cannot(box, make_harness, tmp_path, keys, message):
+    (tmp_path / "removed-folder").mkdir()
     harness = make_harness(f'[harness]\ncommand = ["true"]\n{keys}\n')
+    (tmp_path / "removed-folder").rmdir()
     with pytest.raises(HarnessError, match=message):
         await harness.setup(box)
 

@@ -48,6 +48,7 @@ def test_every_harness_is_listed():
 def test_every_toml_loads(number, tmp_path):
     path = tmp_path / "agent.toml"
     path.write_text(blocks("toml")[number], encoding="utf-8")
+    (tmp_path / "agent").mkdir()  # which the first of them uploads
     assert load_harness(path).name
 
 
