@@ -6,7 +6,7 @@ import asyncio
 import signal
 import threading
 import time
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any, TypeVar
@@ -25,10 +25,11 @@ class Interrupt:
         self._task: asyncio.Task[Any] | None = None
 
     async def hold(self, work: Awaitable[T]) -> T:
-        """Await the work of a command. A signal cancels it, and its cleanup runs to the end."""
+        """Await the work of a command. A signal, Ctrl-C too, cancels it, and its cleanup runs to the end."""
         self._task = asyncio.current_task()
         try:
-            return await work
+            with _take([signal.SIGINT], self.on_signal):
+                return await work
         finally:
             self._task = None
 
@@ -52,15 +53,24 @@ def interrupt_on_sigterm() -> Iterator[Interrupt]:
     signals, nothing is installed. Of work that is not held, KeyboardInterrupt is raised wherever it is.
     """
     interrupt = Interrupt()
+    ours = [number for number in ENDING if signal.getsignal(number) is signal.SIG_DFL]
+    with _take(ours, interrupt.on_signal):
+        yield interrupt
+
+
+@contextmanager
+def _take(
+    numbers: Iterable[signal.Signals], handler: Callable[[int, FrameType | None], None]
+) -> Iterator[None]:
+    """Handle signals that are not ignored until the block ends; outside the main thread none."""
+    before = {number: signal.getsignal(number) for number in numbers}
     if threading.current_thread() is not threading.main_thread():
-        yield interrupt
-        return
-    before = {number: signal.getsignal(number) for number in ENDING}
-    ours = [number for number, handler in before.items() if handler is signal.SIG_DFL]
+        before = {}
+    ours = {number: old for number, old in before.items() if old not in (signal.SIG_IGN, None)}
     for number in ours:
-        signal.signal(number, interrupt.on_signal)
+        signal.signal(number, handler)
     try:
-        yield interrupt
+        yield
     finally:
-        for number in ours:
-            signal.signal(number, before[number])
+        for number, old in ours.items():
+            signal.signal(number, old)
