@@ -14,8 +14,11 @@ from random_tasks import write_random_task
 from castform.calls import ModelCall
 from castform_harbor.atif_calls import make_trajectory
 from castform_harbor.compare import compare_runners
+from castform_harbor.job import Job, run_job
 from castform_harbor.real_harbor import make_real_harbor
 from castform_harbor.real_harbor_run import RealJob, remove_containers, run_real_harbor
+from castform_harbor.reference_agents import NopHarness
+from castform_harbor.task import load_task
 
 pytestmark = [pytest.mark.installs, pytest.mark.timeout(1500)]
 
@@ -68,6 +71,40 @@ async def test_a_job_that_is_stopped_leaves_no_container_behind(harbor, tmp_path
 
 def run(words, **more):
     return subprocess.run(words, capture_output=True, text=True, check=True, **more)
+
+
+async def test_the_real_harbors_viewer_reads_a_jobs_folder(harbor, provider, write_task, tmp_path):
+    """Trials with a reward, without one, and of several steps; a job that goes on shows like one that ended."""
+    folders = [
+        write_task(name="sound"),
+        write_task(name="undecided", files={"tests/test.sh": "#!/bin/sh\ntrue\n"}),
+        write_task(
+            '[[steps]]\nname = "one"',
+            name="stepped",
+            files={"instruction.md": None, "steps/one/instruction.md": "Do it.", "solution/solve.sh": "true"},
+        ),
+    ]
+    job = Job(tasks=[load_task(folder) for folder in folders], folder=tmp_path / "jobs" / "j", agent="nop")
+    await run_job(job, harness=NopHarness(), provider=provider)
+    code = (
+        "import json, sys; from pathlib import Path; from harbor.viewer.scanner import JobScanner\n"
+        "scan = JobScanner(Path(sys.argv[1])); (job,) = scan.list_jobs(); found = {}\n"
+        "assert scan.get_job_config(job).n_attempts == 1\n"
+        "stats = scan.get_job_result(job).stats\n"
+        "for trial in scan.list_trials(job):\n"
+        "    result = scan.get_trial_result(job, trial)\n"
+        "    verdict, failure = result.verifier_result, result.exception_info\n"
+        "    assert scan.get_trial_config(job, trial).trial_name == trial\n"
+        "    found[result.task_name] = [verdict and verdict.rewards, failure and failure.exception_type]\n"
+        "print(json.dumps([found, stats.n_completed_trials, stats.n_errored_trials]))"
+    )
+    found, completed, errored = json.loads(run([harbor.python, "-c", code, str(tmp_path / "jobs")]).stdout)
+    assert found == {
+        "sound": [{"reward": 1.0}, None],
+        "undecided": [None, "RewardFileNotFoundError"],
+        "stepped": [{"reward": 1.0}, None],
+    }
+    assert (completed, errored) == (3, 1)
 
 
 def test_trajectories_that_we_write_are_atif_to_the_real_harbor(harbor):
