@@ -42,15 +42,23 @@ def probe_providers() -> list[Probed]:
 
 
 def reap_providers(name: str | None) -> list[tuple[str, Sequence[str]]]:
-    """Let one provider remove what dead owners left, or every one that works here; return what they removed."""
+    """Let one provider remove what dead owners left, or every one that works here; return what they removed.
+
+    What goes wrong with one of several is raised once all have been asked.
+    """
     if name is not None:
         return [(name, asyncio.run(_reap(name)))]
     removed: list[tuple[str, Sequence[str]]] = []
+    faults: list[CastformError] = []
     for listed in list_providers():
         try:
             removed.append((listed.name, asyncio.run(_reap(listed.name))))
         except MissingError:
             continue  # where it cannot work it left nothing
+        except CastformError as error:
+            faults.append(error)
+    if faults:
+        raise faults[0]
     return removed
 
 
@@ -62,6 +70,8 @@ def _probe(listed: ListedProvider) -> Probed:
         return Probed(listed=listed, problem=f"{error.args[0]}{hint}")
     except TimeoutError:
         return Probed(listed=listed, problem=f"gave no answer within {PROBE_SECONDS:g} s")
+    except Exception as error:  # noqa: BLE001 - the provider's code; the others are listed all the same
+        return Probed(listed=listed, problem=f"its check raised {type(error).__name__}: {error}")
 
 
 async def _check(name: str) -> Capabilities:

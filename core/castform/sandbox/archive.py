@@ -78,8 +78,11 @@ def pack_path(source: Path, *, name: str | None = None, max_bytes: int | None = 
                 raise SandboxFileError(f"{source} holds more than {max_bytes} bytes")
         return _own_by_root(member)
 
-    if not source.exists():
-        raise UsageError(f"{source} does not exist", hint="upload takes a file or a folder of this machine")
+    with explain_local(source):
+        if not source.exists():
+            raise UsageError(
+                f"{source} does not exist", hint="upload takes a file or a folder of this machine"
+            )
     with tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY) as buffer:
         with (
             explain_local(source),

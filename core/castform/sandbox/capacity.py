@@ -18,6 +18,9 @@ CPU_OVERCOMMIT = 8.0
 _MIB = 1 << 20
 _MEMORY_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 _MEMORY_USAGES = (Path("/sys/fs/cgroup/memory.current"), Path("/sys/fs/cgroup/memory/memory.usage_in_bytes"))
+_MEMORY_STATS = (Path("/sys/fs/cgroup/memory.stat"), Path("/sys/fs/cgroup/memory/memory.stat"))
+_CACHE_LINES = ("inactive_file", "total_inactive_file")
+"""Of version 2 and 1: what was read from files and is given up as soon as somebody needs the memory."""
 
 
 def measure_machine(limits: Limits, disk: Path, *, limit: int | None = None, running: int = 0) -> Capacity:
@@ -98,7 +101,19 @@ def _free_of_group() -> int | None:
     used = _first_number(_MEMORY_USAGES)
     if limit is None or used is None or limit >= 1 << 60:  # version 1 says "no limit" by a huge number
         return None
-    return max(0, limit - used) // _MIB
+    return max(0, limit - max(0, used - _read_cache())) // _MIB
+
+
+def _read_cache() -> int:
+    for place in _MEMORY_STATS:
+        try:
+            words = [line.split() for line in place.read_text("ascii").splitlines()]
+            found = [int(size) for name, size in words if name in _CACHE_LINES]
+        except (OSError, ValueError):
+            continue
+        if found:
+            return max(found)  # version 1 has both, of this group and with those below it
+    return 0
 
 
 def _first_number(places: tuple[Path, ...]) -> int | None:

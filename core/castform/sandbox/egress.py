@@ -170,7 +170,17 @@ class EgressProxy:
     async def start(self, listening: socket.socket) -> None:
         """Serve on a listening socket, TCP or Unix, which belongs to the proxy from now on."""
         listening.setblocking(False)
-        self._server = await asyncio.start_server(self._serve, sock=listening, limit=_MAX_HEAD_BYTES)
+        try:
+            self._server = await asyncio.start_server(
+                self._serve,
+                sock=listening,
+                limit=_MAX_HEAD_BYTES,
+                start_serving=False,  # cancelled as it begins to serve, it is there to be closed
+            )
+            await self._server.start_serving()
+        except BaseException:
+            await self.aclose()
+            raise
 
     async def end_connections(self) -> None:
         """End what is under way."""
@@ -289,20 +299,30 @@ async def _join(
     upstream_reader: asyncio.StreamReader,
     upstream: asyncio.StreamWriter,
 ) -> None:
-    """Carry bytes both ways until both ends are done or one breaks."""
-    async with asyncio.TaskGroup() as group:
-        up = group.create_task(_carry(reader, upstream))
-        await _carry(upstream_reader, writer)
-        up.cancel()  # the host has said all; what the box still sends goes nowhere
+    """Carry bytes both ways until the host has said all or one of the two ends breaks."""
+    up = asyncio.create_task(_carry(reader, upstream))
+    down = asyncio.create_task(_carry(upstream_reader, writer))
+    try:
+        await asyncio.wait({up, down}, return_when=asyncio.FIRST_COMPLETED)
+        if up.done() and up.result():  # the box has said all and waits for the rest of the answer
+            await down
+    finally:
+        up.cancel()
+        down.cancel()
+        await asyncio.gather(up, down, return_exceptions=True)
 
 
-async def _carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with contextlib.suppress(OSError):
+async def _carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+    """Carry bytes one way to their end; False where one of the two ends broke."""
+    try:
         while data := await reader.read(_CHUNK):
             writer.write(data)
             await writer.drain()
         if writer.can_write_eof():
             writer.write_eof()
+    except OSError:
+        return False
+    return True
 
 
 async def _write_refusal(writer: asyncio.StreamWriter, refusal: RefusedError) -> None:

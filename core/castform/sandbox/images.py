@@ -12,6 +12,7 @@ from pathlib import Path
 
 from castform.errors import MissingError
 from castform.home import castform_home
+from castform.sandbox.archive import explain_local
 from castform.sandbox.contract import ImageBuild
 from castform.sandbox.errors import SandboxBuildError, UsageError
 
@@ -57,18 +58,20 @@ async def lock_across_processes(name: str, *, folder: Path | None = None) -> Asy
     """Hold a lock that no other task, thread or process on this machine holds for the same name.
 
     The kernel gives it back when a process dies. `folder`: where the lock's file lies (default:
-    below CASTFORM_HOME). Waits without a bound: use it inside a time limit.
+    below CASTFORM_HOME). Waits without a bound: use it inside a time limit. SandboxFileError where
+    the file cannot be made.
     """
     try:
         import fcntl
     except ImportError as error:  # pragma: no cover - Windows
         raise MissingError("sandboxes need a POSIX system") from error
     place = castform_home() / "sandboxes" / "locks" if folder is None else folder
-    place.mkdir(parents=True, exist_ok=True)
     file = place / f"{hashlib.sha256(name.encode()).hexdigest()[:32]}.lock"
-    descriptor = os.open(
-        file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
-    )  # open at its own: tasks exclude each other
+    with explain_local(place):
+        place.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(
+            file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
+        )  # open at its own: tasks exclude each other
     try:
         pause = _FIRST_PAUSE_SECONDS
         while True:

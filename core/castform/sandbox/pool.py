@@ -12,11 +12,14 @@ from typing import Self
 
 from castform.errors import CastformError, UsageError
 from castform.sandbox.contract import BoxRequest, Sandbox, SandboxProvider
-from castform.sandbox.errors import SandboxGoneError
+from castform.sandbox.errors import SandboxError
 from castform.sandbox.teardown import finish
 
 CHECK_AFTER_SECONDS = 10.0
 """A box that waited longer is asked for a sign of life before it is handed out."""
+
+CHECK_SECONDS = 10.0
+"""For that sign; a box that gives none is thrown away."""
 
 logger = logging.getLogger(__name__)
 
@@ -123,7 +126,7 @@ class WarmPool:
 
 
 async def _is_there(box: Sandbox) -> bool:
-    with contextlib.suppress(SandboxGoneError):
-        await box.exec(["true"])
+    with contextlib.suppress(SandboxError):
+        await box.exec(["true"], timeout_seconds=CHECK_SECONDS)
         return True
     return False

@@ -92,8 +92,11 @@ class ModelRelay:
             serve = self._runner.server
             assert serve is not None  # it is set up
             self._server = await asyncio.get_running_loop().create_server(
-                lambda: serve() if len(serve.connections) < MAX_CONNECTIONS else _Full(), sock=listening
+                lambda: serve() if len(serve.connections) < MAX_CONNECTIONS else _Full(),
+                sock=listening,
+                start_serving=False,  # cancelled as it begins to serve, it is there to be closed
             )
+            await self._server.start_serving()
         except BaseException:
             await self.aclose()
             raise

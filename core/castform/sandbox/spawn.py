@@ -150,10 +150,18 @@ async def run_program(
         pass_fds=tuple(pass_fds),
         start_new_session=True,
     )
-    pipes = [_take(stream, max_output_bytes) for stream in (process.stdout, process.stderr)]
-    feeder = None if process.stdin is None else _Feeder(_detach(process.stdin), stdin)
+    pipes: list[_Pipe] = []
+    feeder: _Feeder | None = None
     timed_out = False
     try:
+        try:
+            for stream in (process.stdout, process.stderr):
+                pipes.append(_take(stream, max_output_bytes))
+            if process.stdin is not None:
+                feeder = _Feeder(_detach(process.stdin), stdin)
+        except BaseException:  # no descriptor is left; the program has started all the same
+            await finish(_end(process.pid, kill))
+            raise
         try:
             async with asyncio.timeout(timeout_seconds):
                 await wait_for_exit(process.pid)

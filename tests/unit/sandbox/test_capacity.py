@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from castform.errors import UsageError
+from castform.sandbox import capacity as capacity_module
 from castform.sandbox.capacity import check_fit, choose_tightest, measure_free_memory, measure_machine
 from castform.sandbox.contract import Capacity, Limits
 
@@ -24,6 +25,20 @@ def test_the_tightest_bound_decides_and_says_so(tmp_path):
 def test_boxes_that_run_count_among_those_that_fit(tmp_path):
     much = Limits(cpus=None, memory_mb=10**9, pids=None, disk_mb=None)
     assert measure_machine(much, tmp_path, running=3).boxes == 3
+
+
+@pytest.mark.parametrize(
+    "stat",
+    ["anon 1\ninactive_file 3145728\n", "inactive_file 1\ntotal_cache 9\ntotal_inactive_file 3145728\n"],
+    ids=["version-2", "version-1"],
+)
+def test_what_a_control_group_only_holds_of_files_is_free(stat, tmp_path, monkeypatch):
+    for name, text in (("max", "8388608\n"), ("current", "7340032\n"), ("stat", stat)):
+        (tmp_path / name).write_text(text)
+    monkeypatch.setattr(capacity_module, "_MEMORY_LIMITS", (tmp_path / "max",))
+    monkeypatch.setattr(capacity_module, "_MEMORY_USAGES", (tmp_path / "current",))
+    monkeypatch.setattr(capacity_module, "_MEMORY_STATS", (tmp_path / "none", tmp_path / "stat"))
+    assert measure_free_memory() == 4
 
 
 def test_more_than_fit_are_refused_before_one_is_started():

@@ -125,6 +125,54 @@ async def test_connections_that_say_nothing_do_not_use_up_descriptors(monkeypatc
         writer.close()
 
 
+async def test_a_program_that_breaks_its_connection_off_ends_the_one_to_the_host():
+    """The host says nothing more by itself, so nothing else would end it."""
+    ended = asyncio.Event()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"hello")
+        await writer.drain()
+        await reader.read()
+        ended.set()
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    proxy = EgressProxy(HostRules.parse(["127.0.0.1"]))
+    listening = socket.create_server(("127.0.0.1", 0))
+    await proxy.start(listening)
+    reader, writer = await asyncio.open_connection(*listening.getsockname())
+    writer.write(f"CONNECT 127.0.0.1:{server.sockets[0].getsockname()[1]} HTTP/1.1\r\n\r\n".encode())
+    async with asyncio.timeout(20):
+        await reader.readuntil(b"hello")
+        writer.transport.abort()
+        await ended.wait()
+    await proxy.aclose()
+    server.close()
+
+
+async def test_a_client_that_has_said_all_gets_the_whole_answer():
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        said = await reader.read()
+        writer.write(said[::-1])
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    proxy = EgressProxy(HostRules.parse(["127.0.0.1"]))
+    listening = socket.create_server(("127.0.0.1", 0))
+    await proxy.start(listening)
+    reader, writer = await asyncio.open_connection(*listening.getsockname())
+    writer.write(f"CONNECT 127.0.0.1:{server.sockets[0].getsockname()[1]} HTTP/1.1\r\n\r\n".encode())
+    async with asyncio.timeout(20):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"abc" * 100_000)
+        writer.write_eof()
+        assert await reader.read() == b"cba" * 100_000
+    writer.close()
+    await proxy.aclose()
+    server.close()
+
+
 async def test_a_name_is_resolved_once_and_the_checked_address_is_connected_to(site, monkeypatch):
     """A name that resolves to another address the second time, as in DNS rebinding, is of no use."""
     answers = iter([["127.0.0.1"], ["169.254.169.254"]])

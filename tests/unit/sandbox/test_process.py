@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -140,3 +142,40 @@ async def test_a_model_that_is_connected_while_the_box_closes_is_served_to_nobod
                 await asyncio.open_connection("127.0.0.1", int(inside.root_url.rpartition(":")[2]))
         else:
             assert isinstance(inside, SandboxGoneError)
+
+
+async def test_words_that_no_program_can_be_given_are_exit_code_126(box):
+    done = await box.exec(["true", "x" * 200_000])
+    assert (done.exit_code, b"too long" in done.stderr) == (126, True)
+    assert (await box.exec(["echo", "here"])).text == "here\n"
+
+
+async def test_boxes_that_run_count_among_those_that_fit(provider, box):
+    limits = Limits(cpus=None, memory_mb=10**9, pids=None, disk_mb=None)
+    assert (await provider.measure_capacity(limits)).boxes == 1
+
+
+FULL = """
+import asyncio, resource, sys
+from castform.sandbox.contract import BoxRequest, NetworkPolicy
+from castform.sandbox.errors import SandboxStartError
+from castform.sandbox.process.provider import ProcessProvider
+
+async def main():
+    provider = ProcessProvider(root=sys.argv[1], max_boxes=1)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, 10))  # as on a full disk, a file is made and cannot be written
+    for _ in "12":
+        try:
+            await provider.start(BoxRequest(network=NetworkPolicy(mode="public")))
+        except SandboxStartError as error:
+            print(error.hint)
+
+asyncio.run(main())
+"""
+
+
+def test_a_disk_that_is_full_leaves_no_folder_of_nobody(tmp_path):
+    root = tmp_path / "boxes"
+    done = subprocess.run([sys.executable, "-c", FULL, root], capture_output=True, text=True, timeout=60)
+    assert done.stdout.count("make room there") == 2, done.stderr
+    assert list(root.iterdir()) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import re
 import secrets
@@ -10,7 +11,8 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from castform.sandbox.archive import pack_path, unpack
+from castform.sandbox.archive import explain_local, pack_path, unpack
+from castform.sandbox.closing import Closing
 from castform.sandbox.contract import (
     MAX_OUTPUT_BYTES,
     BoxRequest,
@@ -19,7 +21,7 @@ from castform.sandbox.contract import (
     ModelEndpoint,
     NetworkPolicy,
 )
-from castform.sandbox.errors import SandboxFileError, SandboxGoneError, UsageError
+from castform.sandbox.errors import SandboxError, SandboxFileError, SandboxGoneError, UsageError
 from castform.sandbox.process.files import make_file_error, read_regular, write_whole
 from castform.sandbox.process.tree import (
     BOX_MARK,
@@ -32,7 +34,6 @@ from castform.sandbox.process.tree import (
 from castform.sandbox.relay import ModelRelay
 from castform.sandbox.request import check_exec, check_path, check_size
 from castform.sandbox.spawn import Leftovers, run_program
-from castform.sandbox.teardown import finish
 from castform.sandbox.trees import measure_tree, remove_tree
 
 WATCH_SECONDS = 0.5
@@ -64,7 +65,7 @@ class ProcessBox:
         self._leftovers = Leftovers()
         self._relay: ModelRelay | None = None
         self._gone: str | None = None
-        self._closing: asyncio.Task[None] | None = None
+        self._closing = Closing(self._close)
         self._watch: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
@@ -101,15 +102,22 @@ class ProcessBox:
         kilobytes = "unlimited" if self._limits.memory_mb is None else str(self._limits.memory_mb << 10)
         blocks = "unlimited" if self._limits.disk_mb is None else str(self._limits.disk_mb << 11)
         token = secrets.token_hex(8)
-        result = await run_program(
-            ["/bin/sh", "-c", _LAUNCH, "sh", kilobytes, blocks, cwd or self._workdir, *command],
-            env={**self._env, **(env or {}), BOX_MARK: self.id, EXEC_MARK: token},
-            kill=lambda pid: kill_members(f"{EXEC_MARK}={token}", root=pid),
-            stdin=stdin,
-            timeout_seconds=timeout_seconds,
-            max_output_bytes=max_output_bytes,
-            leftovers=self._leftovers,
-        )
+        try:
+            result = await run_program(
+                ["/bin/sh", "-c", _LAUNCH, "sh", kilobytes, blocks, cwd or self._workdir, *command],
+                env={**self._env, **(env or {}), BOX_MARK: self.id, EXEC_MARK: token},
+                kill=lambda pid: kill_members(f"{EXEC_MARK}={token}", root=pid),
+                stdin=stdin,
+                timeout_seconds=timeout_seconds,
+                max_output_bytes=max_output_bytes,
+                leftovers=self._leftovers,
+            )
+        except OSError as error:
+            if isinstance(error, TimeoutError):
+                raise
+            if error.errno == errno.E2BIG:
+                return ExecResult(exit_code=126, stderr=f"{command[0]}: {error.strerror}\n".encode())
+            raise SandboxError(f"this machine starts no program: {error.strerror or error}") from error
         self._check_open()  # what ended it may have ended the box
         return result
 
@@ -164,20 +172,21 @@ class ProcessBox:
         await kill_members(self._mark)
 
     async def close(self) -> None:
-        if self._closing is None:
-            self._closing = asyncio.create_task(self._close())
-        await finish(_wait_for(self._closing))
+        await self._closing.finish()
 
     async def _close(self) -> None:
         self._gone = self._gone or "it was closed"
         if self._watch is not None:
             self._watch.cancel()
-        if self._relay is not None:
-            await self._relay.aclose()
+        ends = [] if self._relay is None else [self._relay.aclose()]
+        [*faults] = await asyncio.gather(*ends, return_exceptions=True)
         await kill_members(self._mark)
         self._leftovers.close()
         await asyncio.to_thread(remove_tree, self._folder)
         self._on_close(self)
+        for fault in faults:
+            if fault is not None:
+                raise fault
 
     def _check_open(self) -> None:
         if self._gone is None and not self._folder.exists():
@@ -193,7 +202,10 @@ class ProcessBox:
         while self._gone is None:
             await asyncio.sleep(pause)
             began = loop.time()
-            over = await asyncio.to_thread(_find_excess, self._mark, self._limits)
+            try:
+                over = await asyncio.to_thread(_find_excess, self._mark, self._limits)
+            except OSError:  # this process has no descriptor to spare just now
+                continue
             if over is None and began >= disk_due and self._limits.disk_mb is not None:
                 used = await asyncio.to_thread(measure_tree, self._folder, set())
                 disk_pause = max(WATCH_SECONDS, _MEASURE_SHARE * (loop.time() - began))
@@ -204,10 +216,6 @@ class ProcessBox:
             if over is not None:
                 self._gone = over
                 await kill_members(self._mark)
-
-
-async def _wait_for(task: asyncio.Task[None]) -> None:
-    await asyncio.shield(task)
 
 
 def describe_gaps(request: BoxRequest) -> tuple[str, ...]:
@@ -267,7 +275,9 @@ def _base_env(folder: Path) -> dict[str, str]:
 
 
 def _copy_in(source: Path, target: Path) -> None:
-    if source.is_dir():
+    with explain_local(source):
+        is_folder = source.is_dir()
+    if is_folder:
         with pack_path(source) as archive:
             unpack(archive, target, max_bytes=1 << 62)
         return

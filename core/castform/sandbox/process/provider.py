@@ -12,6 +12,7 @@ from pathlib import Path
 from castform.errors import ConfigError
 from castform.home import castform_home
 from castform.sandbox.capacity import measure_machine
+from castform.sandbox.closing import Starts
 from castform.sandbox.contract import BoxRequest, Capabilities, Capacity, Enforcement, Limits, Sandbox
 from castform.sandbox.errors import SandboxError, SandboxFileError, SandboxStartError, UsageError
 from castform.sandbox.owner import Owner, current_owner, is_alive
@@ -23,6 +24,8 @@ from castform.sandbox.teardown import finish
 from castform.sandbox.trees import remove_tree
 
 OWNER_FILE = "owner.json"
+_ENDING_SECONDS = 30.0
+"""For starts that are under way as the provider is closed."""
 
 
 class ProcessProvider:
@@ -44,6 +47,7 @@ class ProcessProvider:
         self._slots = Slots(max_boxes)
         self._run = run
         self._boxes: set[ProcessBox] = set()
+        self._starts = Starts()
         self._reaped = False
 
     async def check(self) -> Capabilities:
@@ -64,7 +68,9 @@ class ProcessProvider:
         )
 
     async def measure_capacity(self, limits: Limits) -> Capacity:
-        return measure_machine(limits, self._existing_root(), limit=self._slots.limit)
+        return measure_machine(
+            limits, self._existing_root(), limit=self._slots.limit, running=self._slots.taken
+        )
 
     async def start(self, request: BoxRequest) -> Sandbox:
         check_user(request.user)
@@ -79,7 +85,18 @@ class ProcessProvider:
             await self.reap()
         await self._slots.take()
         try:
-            return await self._start(request)
+            async with asyncio.timeout(request.start_timeout_seconds) as limit:
+                with self._starts.noted(limit):
+                    return await self._start(request)
+        except TimeoutError as error:
+            self._slots.give_back()
+            if not limit.expired():
+                raise
+            self._starts.check_open()
+            raise SandboxStartError(
+                f"the sandbox was not started within {request.start_timeout_seconds:g} s",
+                hint="raise start_timeout_seconds",
+            ) from error
         except BaseException:
             self._slots.give_back()
             raise
@@ -96,9 +113,17 @@ class ProcessProvider:
         return removed
 
     async def aclose(self) -> None:
-        await finish(_close_all(list(self._boxes)))
+        await finish(self._close_all())
+
+    async def _close_all(self) -> None:
+        await self._starts.end(seconds=_ENDING_SECONDS)
+        ends = await asyncio.gather(*(box.close() for box in list(self._boxes)), return_exceptions=True)
+        for end in ends:
+            if isinstance(end, BaseException):
+                raise SandboxError(f"a sandbox could not be closed: {end}") from end
 
     async def _start(self, request: BoxRequest) -> Sandbox:
+        self._starts.check_open()
         id = f"box-{secrets.token_hex(8)}"
         folder = self._root / id
         try:
@@ -109,7 +134,10 @@ class ProcessProvider:
         except BaseException as error:
             await finish(asyncio.to_thread(remove_tree, folder))
             if isinstance(error, OSError | SandboxFileError):
-                raise SandboxStartError(f"the sandbox's folders cannot be made: {error}") from error
+                raise SandboxStartError(
+                    f"the sandbox's folders cannot be made: {error}",
+                    hint="make room there, or name another folder by the option root",
+                ) from error
             raise
         self._boxes.add(box)
         return box
@@ -126,19 +154,16 @@ class ProcessProvider:
         return next(place for place in (self._root, *self._root.parents) if place.exists())
 
 
-async def _close_all(boxes: Sequence[ProcessBox]) -> None:
-    ends = await asyncio.gather(*(box.close() for box in boxes), return_exceptions=True)
-    for end in ends:
-        if isinstance(end, BaseException):
-            raise SandboxError(f"a sandbox could not be closed: {end}") from end
-
-
 def _make_folder(folder: Path, labels: dict[str, str]) -> None:
     """Make a box's folder with its owner in it from the first moment on."""
     beside = folder.with_name(f".new-{folder.name}")
-    beside.mkdir(parents=True, mode=0o700)
-    (beside / OWNER_FILE).write_text(json.dumps(labels), encoding="utf-8")
-    beside.rename(folder)
+    try:
+        beside.mkdir(parents=True, mode=0o700)
+        (beside / OWNER_FILE).write_text(json.dumps(labels), encoding="utf-8")
+        beside.rename(folder)
+    except OSError:  # a full disk: nobody could tell later whose it is
+        remove_tree(beside)
+        raise
 
 
 def _read_owner(folder: Path) -> Owner | None:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import sys
 
+from castform.sandbox.teardown import finish
 from castform.testing.sandboxes.rule import BrokenRuleError, SandboxRule, check_equal, check_that
 from castform.testing.sandboxes.subject import Examined, make_token, run_shell, wait_until_gone
 
@@ -33,8 +34,10 @@ _SECONDS = 120.0
 async def check_reap(examined: Examined) -> None:
     dead, living = make_token(), make_token()
     async with examined.own_box() as own:
-        processes = [await _start_owner(examined, token) for token in (dead, living)]
+        processes: list[asyncio.subprocess.Process] = []
         try:
+            for token in (dead, living):
+                processes.append(await _start_owner(examined, token))
             await _kill(processes[0])
             removed = await examined.provider.reap()
             check_that(len(removed) >= 1, "nothing was removed of an owner that was killed")
@@ -68,11 +71,14 @@ async def _start_owner(examined: Examined, token: str) -> asyncio.subprocess.Pro
         stderr=asyncio.subprocess.PIPE,
     )
     assert process.stdout is not None and process.stderr is not None  # they are pipes
-    line = await asyncio.wait_for(process.stdout.readline(), _SECONDS)
-    if not line.strip():
-        raise BrokenRuleError(
-            f"another process cannot start a box: {(await process.stderr.read()).decode()[-500:]}"
-        )
+    try:
+        line = await asyncio.wait_for(process.stdout.readline(), _SECONDS)
+        if not line.strip():
+            said = (await process.stderr.read()).decode("utf-8", "replace")[-500:]
+            raise BrokenRuleError(f"another process cannot start a box: {said}")
+    except BaseException:
+        await finish(_kill(process))
+        raise
     return process
 
 
