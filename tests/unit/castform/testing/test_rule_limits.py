@@ -6,16 +6,20 @@ import contextlib
 import re
 import signal
 import threading
+from dataclasses import replace
 
 import breakers
 import pytest
 
 from castform.errors import UsageError
-from castform.testing.conformance import check_conformance, time_limit
+from castform.testing.conformance import RULES, check_conformance, time_limit
 from castform.testing.conformance.rule import RuleTimeoutError
+from castform.testing.conformance.run import check_rule, examine
 from castform.testing.conformance.time_limit import limit_time
 
-SMALL = {"examples": 2, "scripts": 4, "rule_seconds": 0.4}
+PATIENT = {"examples": 2, "scripts": 4, "rule_seconds": 60.0}
+SOON = 1.0
+"""Seconds in which an environment is where it stays, on a busy machine too."""
 
 
 @pytest.fixture(autouse=True)
@@ -39,18 +43,22 @@ def _let_go(monkeypatch):
     ],
 )
 def test_a_rule_that_never_ends_is_broken_and_says_where_it_stood(environment, stood):
-    rules = ["loads", "same_first_observation", "deterministic_rewards", "gold_is_paid"]
-    report = check_conformance(environment, only=rules, **SMALL)
-    states = {result.rule: result.state for result in report.results}
-    first, *more = [rule for rule in rules if states[rule] != "held"]
-    assert first == ("loads" if environment is breakers.WaitsForData else "same_first_observation")
-    assert states[first] == "broken"
+    names = ["loads", "same_first_observation", "deterministic_rewards", "gold_is_paid"]
+    stuck = "loads" if environment is breakers.WaitsForData else "same_first_observation"
+    results = {}
+    with examine(environment, **PATIENT) as examined:
+        for rule in (rule for name in names for rule in RULES if rule.name == name):
+            if rule.name == stuck:  # what comes before has as long as it takes on a busy machine
+                examined.options = replace(examined.options, rule_seconds=SOON)
+            results[rule.name] = check_rule(rule, examined, {})
+    first, *more = [name for name in names if results[name].state != "held"]
+    assert (first, results[first].state) == (stuck, "broken")
     place = "" if stood is None else f": the environment stood at {stood}"
-    [breach] = report.result(first).breaches
-    assert re.fullmatch(f"not done after 0.4 s{place}", breach.message), breach.message
+    [breach] = results[first].breaches
+    assert re.fullmatch(f"not done after {SOON:g} s{place}", breach.message), breach.message
     assert breach.way_out.startswith("bound what rewards and tools compute")
-    assert {states[rule] for rule in more[:1]} <= {"not_checked"}
-    reasons = [report.result(rule).reason for rule in rules if states[rule] == "not_checked"]
+    assert {results[name].state for name in more[:1]} <= {"not_checked"}
+    reasons = [result.reason for result in results.values() if result.state == "not_checked"]
     assert all(reason.startswith("an earlier rule ran out of time over the ") for reason in reasons)
 
 
