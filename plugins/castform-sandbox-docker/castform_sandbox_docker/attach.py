@@ -76,7 +76,8 @@ class Attached:
 
     def close(self) -> None:
         """Drop the connection; the command goes on."""
-        self._writer.close()
+        with contextlib.suppress(RuntimeError):  # its event loop is closed
+            self._writer.close()
 
 
 async def attach(engine: Engine, exec_id: str, *, max_output_bytes: int) -> Attached:

@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
+from castform.sandbox.closing import Closing
 from castform.sandbox.contract import (
     MAX_OUTPUT_BYTES,
     BoxRequest,
@@ -58,7 +59,7 @@ class DockerBox:
         self._on_close = on_close
         self._relay: tuple[ModelRelay, Door] | None = None
         self._proxy: tuple[EgressProxy, Door] | None = None
-        self._closing: asyncio.Task[None] | None = None
+        self._closing = Closing(self._close)
         self._changing = asyncio.Lock()
         limit = request.limits.disk_mb
         self._watch = (
@@ -124,7 +125,7 @@ class DockerBox:
                 door.listening.close()
                 await finish(self._doors.close(door))
                 raise
-            if self._closing is not None:  # nobody else closes this relay
+            if self._closing.begun:  # nobody else closes this relay
                 await relay.aclose()
                 raise SandboxGoneError(f"the sandbox {self.id} is gone: it was closed")
             earlier, self._relay = self._relay, (relay, door)
@@ -154,7 +155,7 @@ class DockerBox:
             door.listening.close()
             await finish(self._doors.close(door))
             raise
-        if self._closing is not None:  # nobody else closes this proxy
+        if self._closing.begun:  # nobody else closes this proxy
             await proxy.aclose()
             raise SandboxGoneError(f"the sandbox {self.id} is gone: it was closed")
         self._proxy = (proxy, door)
@@ -177,25 +178,30 @@ class DockerBox:
         await self._doors.reopen()
 
     async def close(self) -> None:
-        if self._closing is None:
-            self._closing = asyncio.create_task(self._close())
-        await finish(_wait_for(self._closing))
+        await self._closing.finish()
 
     async def _close(self) -> None:
         self._life.reason = self._life.reason or "it was closed"
         self.drop_watch()
+        servers = [serving[0] for serving in (self._relay, self._proxy) if serving is not None]
+        faults = await asyncio.gather(*(server.aclose() for server in servers), return_exceptions=True)
         try:
-            try:
-                for serving in (self._relay, self._proxy):
-                    if serving is not None:
-                        await serving[0].aclose()
-            finally:
-                await remove_container(self._life)
-        finally:
-            self._doors.forget()
-            if self._life.view is not None:
-                self._life.view.close()
-            self._on_close(self)
+            await remove_container(self._life)
+        except Exception:  # but not where its event loop is ending: whoever closes it then begins anew
+            self._let_go()
+            raise
+        self._let_go()
+        for fault in faults:
+            if fault is not None:
+                raise fault
+
+    def _let_go(self) -> None:
+        """Give back what this machine holds for the box."""
+        self._doors.forget()
+        self._commands.drop_all()
+        if self._life.view is not None:
+            self._life.view.close()
+        self._on_close(self)
 
     def drop_watch(self) -> None:
         """Stop measuring, where the box is taken back before anybody had it."""
@@ -213,10 +219,6 @@ class DockerBox:
             pause = max(INTERVAL_SECONDS, 10 * (loop.time() - began))
             if used > limit:
                 await self._life.end(describe_excess(used, limit))
-
-
-async def _wait_for(task: asyncio.Task[None]) -> None:
-    await asyncio.shield(task)
 
 
 async def remove_container(life: Life) -> None:

@@ -142,6 +142,12 @@ class Commands:
         finally:
             self._unregister(running)
 
+    def drop_all(self) -> None:
+        """Let go of what is still read, when the box is gone."""
+        for running in self._running.values():
+            if running.attached is not None:
+                running.attached.close()
+
     async def end_all(self) -> None:
         """Kill everything that commands left running. SandboxGoneError where the box had to be killed for it."""
 

@@ -82,9 +82,15 @@ class Doors:
             path.chmod(0o666)
             listening.listen(netns.BACKLOG)
             forwarder, port = await self._forward(path, 0)
-        except BaseException:
+        except BaseException as error:
             listening.close()
             path.unlink(missing_ok=True)
+            if isinstance(error, OSError):
+                self._life.check()  # a box that is gone has no folder any more
+                raise SandboxError(
+                    f"no socket can be made at {path}: {error.strerror or error}",
+                    hint="make room there, or set TMPDIR to a folder with a shorter path",
+                ) from error
             raise
         return Door(listening=listening, port=port, path=path, forwarder=forwarder)
 

@@ -6,16 +6,17 @@ Running commands hold no thread: their streams are sockets of the event loop (`a
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import ssl
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
-from castform.sandbox.errors import MissingError, UsageError
+from castform.sandbox.errors import MissingError, SandboxError, UsageError
 
 if TYPE_CHECKING:
     import docker
@@ -62,10 +63,6 @@ class Engine:
         """
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, self._run, work)
-
-    async def in_thread(self, work: Callable[[], T]) -> T:
-        """Run other blocking work in the same few threads."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     def _run(self, work: Callable[[docker.APIClient], T]) -> T:
         import requests
@@ -139,6 +136,17 @@ class Engine:
         if self._client is not None:
             self._client.close()
         self._threads.shutdown(wait=False)
+
+
+@contextlib.contextmanager
+def explain_engine() -> Iterator[None]:
+    """Let what an engine refuses, of which nobody knows better what it means, be a SandboxError in its words."""
+    from docker.errors import APIError
+
+    try:
+        yield
+    except APIError as error:
+        raise SandboxError(f"the Docker engine refused: {error.explanation or error}") from error
 
 
 def describe_cause(error: BaseException) -> str:

@@ -76,7 +76,9 @@ class Files:
         def work(client: docker.APIClient) -> None:
             from docker.errors import NotFound
 
-            if not source.is_dir():
+            with explain_local(source):
+                is_folder = source.is_dir()
+            if not is_folder:
                 with pack_path(source, name=place.lstrip("/")) as archive:
                     self._put(client, "/", archive)
                 return

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import tempfile
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import IO, TYPE_CHECKING, Any
 
+from castform.sandbox.archive import explain_local
 from castform.sandbox.contract import ImageBuild
 from castform.sandbox.errors import SandboxBuildError, SandboxStartError, UsageError
 from castform.sandbox.images import check_build, hash_build, lock_across_processes
@@ -102,7 +103,8 @@ async def _build_once(engine: Engine, build: ImageBuild, config: DockerConfig) -
         if found is not None:
             return found
         with tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY) as archive:
-            await asyncio.to_thread(_pack, build, paths, archive)
+            with explain_local(build.context):
+                await asyncio.to_thread(_pack, build, paths, archive)
             await _build(engine, build, tag, archive, config)
         found = await inspect_image(engine, tag)
     if found is None:
@@ -159,7 +161,7 @@ async def _build(
             fault = None
             if answer.status != 200:
                 fault = (await answer.text())[:2000]
-            async for line in answer.content:
+            async for line in _read_lines(answer.content):
                 said = json.loads(line)
                 kept.add(str(said.get("stream") or said.get("status") or "").encode())
                 fault = said.get("error") or fault
@@ -170,6 +172,21 @@ async def _build(
             f"the image of {build.context} could not be built: {fault}\n{kept.tail.decode('utf-8', 'replace')}".rstrip(),
             hint=describe_way_out(fault, build),
         )
+
+
+async def _read_lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
+    """Yield lines of any length: what a RUN line writes without a line's end is one."""
+    rest = bytearray()
+    async for chunk in content.iter_any():
+        rest += chunk
+        if b"\n" in chunk:
+            *lines, last = bytes(rest).split(b"\n")
+            rest = bytearray(last)
+            for line in lines:
+                if line.strip():
+                    yield line
+    if rest.strip():
+        yield bytes(rest)
 
 
 def describe_way_out(fault: str, build: ImageBuild) -> str:

@@ -11,8 +11,6 @@ from castform.sandbox.errors import SandboxStartError
 _MIB = 1 << 20
 _PERIOD = 100_000
 """Microseconds in which a box may use its share of the processors."""
-MIN_MEMORY_MB = 6
-"""The engine refuses less."""
 
 Read = Callable[[str, str], str | None]
 """(controller, file) -> what the file of the box's group says; None where there is none."""

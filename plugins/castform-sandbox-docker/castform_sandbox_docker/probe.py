@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from castform.sandbox.contract import Capabilities
-from castform_sandbox_docker.engine import Engine
+from castform_sandbox_docker.engine import Engine, explain_engine
+
+if TYPE_CHECKING:
+    import docker
 
 
 async def has_storage_size(engine: Engine, info: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
@@ -20,23 +23,26 @@ async def has_storage_size(engine: Engine, info: Mapping[str, Any], labels: Mapp
     driver = info.get("Driver")
     if driver not in ("btrfs", "zfs", "devicemapper") and not (driver == "overlay2" and backing == "xfs"):
         return False
-    images = await engine.call(lambda client: client.images(quiet=True))
+    with explain_engine():
+        images = await engine.call(lambda client: client.images(quiet=True))
     if not images:
         return False
     name = f"castform-probe-{secrets.token_hex(6)}"
-    try:
-        made = await engine.call(
-            lambda client: client.create_container(
-                images[0],
-                ["true"],
-                name=name,
-                labels=dict(labels),
-                host_config=client.create_host_config(storage_opt={"size": "1G"}, network_mode="none"),
-            )
+
+    def work(client: docker.APIClient) -> None:  # in one: whoever is cancelled meanwhile leaves nothing
+        made = client.create_container(
+            images[0],
+            ["true"],
+            name=name,
+            labels=dict(labels),
+            host_config=client.create_host_config(storage_opt={"size": "1G"}, network_mode="none"),
         )
+        client.remove_container(made["Id"], v=True, force=True)
+
+    try:
+        await engine.call(work)
     except APIError:
         return False
-    await engine.call(lambda client: client.remove_container(made["Id"], v=True, force=True))
     return True
 
 

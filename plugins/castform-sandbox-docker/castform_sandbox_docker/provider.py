@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
 import secrets
 import shutil
 import tempfile
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from castform.sandbox.archive import explain_local
+from castform.sandbox.closing import Starts
 from castform.sandbox.contract import BoxRequest, Capabilities, Capacity, ImageBuild, Limits, Sandbox
 from castform.sandbox.errors import (
     MissingError,
     SandboxError,
+    SandboxFileError,
     SandboxGoneError,
     SandboxStartError,
 )
@@ -32,7 +34,7 @@ from castform_sandbox_docker.config import DockerConfig
 from castform_sandbox_docker.container import choose_user, make_options
 from castform_sandbox_docker.disk import measure_folders
 from castform_sandbox_docker.doors import Doors, Way
-from castform_sandbox_docker.engine import Engine
+from castform_sandbox_docker.engine import Engine, explain_engine
 from castform_sandbox_docker.host_view import HostView, open_host_view
 from castform_sandbox_docker.images import find_image
 from castform_sandbox_docker.inner_view import InnerView
@@ -58,9 +60,7 @@ class DockerProvider:
         self._labels = current_owner().labels()
         self._public = PublicNetwork(self._engine, self._labels)
         self._reaped = False
-        self._starting: set[asyncio.Timeout] = set()
-        self._none_starts = asyncio.Event()
-        self._closed = False
+        self._starts = Starts()
         self._storage_size: bool | None = None
         self._sees_boxes = config.outside_view and os.geteuid() == 0 and self._engine.socket_path is not None
         """Whether boxes are expected to be seen from outside, until one is not."""
@@ -76,7 +76,8 @@ class DockerProvider:
 
     async def measure_capacity(self, limits: Limits) -> Capacity:
         info = await self._get_info()
-        networks = await self._engine.call(lambda client: client.networks())
+        with explain_engine():
+            networks = await self._engine.call(lambda client: client.networks())
         return measure(
             info,
             networks,
@@ -91,13 +92,13 @@ class DockerProvider:
         await self._slots.take()
         try:
             async with asyncio.timeout(request.start_timeout_seconds) as limit:
-                with self._noted(limit):
+                with self._starts.noted(limit):
                     return await self._start(request)
         except TimeoutError as error:
             self._slots.give_back()
             if not limit.expired():
                 raise
-            self._check_open()
+            self._starts.check_open()
             raise SandboxStartError(
                 f"the box was not built and started within {request.start_timeout_seconds} s",
                 hint="raise start_timeout_seconds",
@@ -105,17 +106,6 @@ class DockerProvider:
         except BaseException:
             self._slots.give_back()
             raise
-
-    @contextlib.contextmanager
-    def _noted(self, limit: asyncio.Timeout) -> Iterator[None]:
-        """Let `aclose` end a start, and wait for it."""
-        self._starting.add(limit)
-        try:
-            yield
-        finally:
-            self._starting.discard(limit)
-            if not self._starting:
-                self._none_starts.set()
 
     async def reap(self) -> Sequence[str]:
         folders = await asyncio.to_thread(reap_folders, self._folders)
@@ -125,14 +115,7 @@ class DockerProvider:
         await finish(self._close_all())
 
     async def _close_all(self) -> None:
-        self._closed = True
-        if self._starting:
-            self._none_starts.clear()
-            for limit in self._starting:
-                if not limit.expired():
-                    limit.reschedule(0)
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._none_starts.wait(), self._config.engine_timeout_seconds)
+        await self._starts.end(seconds=self._config.engine_timeout_seconds)
         ends = await asyncio.gather(*(box.close() for box in list(self._boxes)), return_exceptions=True)
         await self._public.remove()
         self._engine.close()
@@ -145,7 +128,8 @@ class DockerProvider:
         return Path(tempfile.gettempdir()) / f"{_FOLDERS}-{os.geteuid()}"
 
     async def _get_info(self) -> Mapping[str, Any]:  # Any: JSON of the engine
-        info: Mapping[str, Any] = await self._engine.call(lambda client: client.info())
+        with explain_engine():
+            info: Mapping[str, Any] = await self._engine.call(lambda client: client.info())
         if info.get("OSType", "linux") != "linux":
             raise MissingError(
                 f"the engine runs {info['OSType']} containers", hint="switch it to Linux containers"
@@ -165,7 +149,7 @@ class DockerProvider:
     async def _start(self, request: BoxRequest) -> DockerBox:
         from docker.errors import APIError
 
-        self._check_open()
+        self._starts.check_open()
         if not self._reaped:
             self._reaped = True
             try:
@@ -173,16 +157,20 @@ class DockerProvider:
             except BaseException:
                 self._reaped = False
                 raise
-        image = await find_image(self._engine, request.image, self._config)
+        try:
+            image = await find_image(self._engine, request.image, self._config)
+        except SandboxFileError as error:
+            raise SandboxStartError(f"the image cannot be built: {error}", hint=error.hint) from error
         storage_size = await self._has_storage_size()
         name = f"castform-{secrets.token_hex(6)}"
         way = self._choose_way()
         network = await self._public.get_name() if request.network.mode == "public" else "none"
-        folder = None
+        folder: Path | None = None
         life: Life | None = None
         try:
             if self._engine.socket_path is not None and way == "socket":
-                folder = await asyncio.to_thread(make_folder, self._folders / name, self._labels)
+                folder = self._folders / name
+                await finish(asyncio.to_thread(make_folder, folder, self._labels))
             made = await finish(
                 self._engine.call(
                     lambda client: client.create_container(
@@ -213,6 +201,8 @@ class DockerProvider:
                 ) from error
             if isinstance(error, SandboxGoneError):
                 raise SandboxStartError(f"the box ended as it was started: {error}") from error
+            if isinstance(error, SandboxFileError):
+                raise SandboxStartError(f"no box was started: {error}", hint=error.hint) from error
             raise
 
     async def _open(
@@ -258,10 +248,6 @@ class DockerProvider:
                 raise
         return box
 
-    def _check_open(self) -> None:
-        if self._closed:
-            raise SandboxStartError("no box was started: the provider is closed")
-
     def _make_notes(self, request: BoxRequest, said: Mapping[str, Any], view: HostView | None) -> list[str]:
         notes = []
         volumes = [mount for mount in said.get("Mounts") or () if mount.get("Type") == "volume"]
@@ -296,6 +282,8 @@ def choose_hint(words: str) -> str | None:
     """Return what to do about the engine's words for a box that it does not start."""
     if "executable file not found" in words or "no such file or directory" in words:
         return "a box needs an image with /bin/sh and sleep"
+    if "no space left on device" in words:
+        return "make room on the engine's disk: `docker system df` shows what takes it"
     if "limit" in words or "cpu" in words.lower():
         return "the limits are set by `Limits`; None sets none"
     return None
@@ -330,17 +318,21 @@ def make_measure(life: Life, said: Mapping[str, Any]) -> Callable[[], Awaitable[
 
 
 def make_folder(folder: Path, labels: Mapping[str, str]) -> Path:
-    """Make the folder of a box's sockets; nobody else on this machine gets as far as it."""
-    folder.parent.mkdir(mode=0o700, exist_ok=True)
-    if not is_own(folder.parent):
-        raise SandboxStartError(
-            f"{folder.parent} is not this user's alone, so no sockets are put there",
-            hint="remove it, or set TMPDIR to a folder of your own",
-        )
-    folder.mkdir(mode=0o755)
-    folder.chmod(0o755)
-    (folder / OWNER_FILE).write_text(json.dumps(dict(labels)), encoding="utf-8")
-    (folder / OWNER_FILE).chmod(0o600)
+    """Make the folder of a box's sockets; nobody else on this machine gets as far as it.
+
+    SandboxFileError where this machine's disk refuses; what was made of it is then the caller's to remove.
+    """
+    with explain_local(folder):
+        folder.parent.mkdir(mode=0o700, exist_ok=True)
+        if not is_own(folder.parent):
+            raise SandboxStartError(
+                f"{folder.parent} is not this user's alone, so no sockets are put there",
+                hint="remove it, or set TMPDIR to a folder of your own",
+            )
+        folder.mkdir(mode=0o755)
+        folder.chmod(0o755)
+        (folder / OWNER_FILE).write_text(json.dumps(dict(labels)), encoding="utf-8")
+        (folder / OWNER_FILE).chmod(0o600)
     return folder
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from castform.sandbox.owner import PREFIX, Owner, is_alive
-from castform_sandbox_docker.engine import Engine
+from castform_sandbox_docker.engine import Engine, explain_engine
 
 if TYPE_CHECKING:
     import docker
@@ -25,7 +25,10 @@ async def reap_engine(engine: Engine) -> list[str]:
 
     removed = []
     filters = {"label": f"{PREFIX}pid"}
-    for box in await engine.call(lambda client: client.containers(all=True, filters=filters)):
+    with explain_engine():
+        boxes = await engine.call(lambda client: client.containers(all=True, filters=filters))
+        networks = await engine.call(lambda client: client.networks(filters=filters))
+    for box in boxes:
         owner = Owner.from_labels(box.get("Labels") or {})
         if owner is None or is_alive(owner):
             continue
@@ -34,7 +37,7 @@ async def reap_engine(engine: Engine) -> list[str]:
         except APIError:
             continue  # another reaper was faster
         removed.append(box["Names"][0].lstrip("/") if box.get("Names") else box["Id"][:12])
-    for network in await engine.call(lambda client: client.networks(filters=filters)):
+    for network in networks:
         owner = Owner.from_labels(network.get("Labels") or {})
         if owner is None or is_alive(owner):
             continue

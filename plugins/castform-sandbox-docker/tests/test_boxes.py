@@ -15,7 +15,7 @@ import pytest
 from castform_sandbox_docker.container import KEPT_CAPABILITIES
 
 from castform.sandbox import load_provider
-from castform.sandbox.contract import BoxRequest, ImageBuild, Limits, NetworkPolicy, Sandbox
+from castform.sandbox.contract import BoxRequest, ImageBuild, Limits, ModelEndpoint, NetworkPolicy, Sandbox
 from castform.sandbox.errors import (
     ExecTimeoutError,
     SandboxBuildError,
@@ -271,6 +271,49 @@ async def test_a_build_that_fails_shows_what_it_wrote(plain, tmp_path):
     (tmp_path / "Dockerfile").write_text(f"FROM {BUSYBOX}\nRUN echo the reason stands here; exit 9\n")
     with pytest.raises(SandboxBuildError, match=r"(?s)code: 9.*the reason stands here"):
         await plain.start(BoxRequest(image=ImageBuild(context=tmp_path)))
+
+
+async def test_a_build_that_writes_a_very_long_line_is_built(plain, tmp_path):
+    noise = "head -c 600000 /dev/zero"
+    (tmp_path / "Dockerfile").write_text(f"FROM {BUSYBOX}\nRUN {noise}; {noise} >&2; touch /built\n")
+    box = await plain.start(BoxRequest(image=ImageBuild(context=tmp_path), limits=SMALL))
+    assert await run(box, "ls /built") == "/built"
+    await box.close()
+
+
+async def test_with_sockets_in_a_folder_a_cancelled_start_leaves_none_and_a_closed_box_no_stream():
+    provider = load_provider("docker", outside_view=False)
+    request = BoxRequest(limits=Limits(memory_mb=128, disk_mb=64))
+    box = await provider.start(request)
+    await box.connect(ModelEndpoint(base_url="http://127.0.0.1:9/v1", api_key="real", model="m"))
+    [forwarder] = box._commands._running.values()
+    await box.close()
+    assert forwarder.attached._writer.is_closing()
+    assert list_folders(box.id) == []
+    before = list_folders("castform-*")
+    for turns in (0, 4, 12, 30, 60):
+        starting = asyncio.create_task(provider.start(request))
+        for _ in range(turns):
+            await asyncio.sleep(0.001)
+        starting.cancel()
+        await asyncio.gather(starting, return_exceptions=True)
+    await provider.aclose()
+    assert list_folders("castform-*") == before
+
+
+async def test_boxes_of_a_loop_that_has_ended_are_closed_by_another(nothing_is_left):
+    made = []
+
+    async def start() -> None:
+        provider = load_provider("docker")
+        policy = NetworkPolicy(mode="allowlist", allowed_hosts=("example.org",))
+        box = await provider.start(BoxRequest(image=BUSYBOX, limits=SMALL, network=policy))
+        await box.connect(ModelEndpoint(base_url="http://127.0.0.1:9/v1", api_key="real", model="m"))
+        made.append(provider)
+
+    await asyncio.to_thread(asyncio.run, start())
+    await made[0].aclose()
+    assert made[0]._slots.taken == 0
 
 
 OWNER = """

@@ -26,7 +26,13 @@ from hypothesis import strategies as st
 
 from castform.sandbox import load_provider
 from castform.sandbox.contract import BoxRequest, ImageBuild, Limits
-from castform.sandbox.errors import MissingError, SandboxStartError, UsageError
+from castform.sandbox.errors import (
+    MissingError,
+    SandboxError,
+    SandboxFileError,
+    SandboxStartError,
+    UsageError,
+)
 from castform.sandbox.owner import current_owner
 
 INIT = 100
@@ -259,10 +265,38 @@ def test_sockets_lie_in_a_folder_of_this_user_alone(tmp_path):
             make_folder(tmp_path / name / "box", {})
 
 
+def test_a_disk_that_refuses_the_sockets_folder_is_named(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(SandboxFileError, match="on this machine: Not a directory"):
+        make_folder(tmp_path / "file" / "boxes" / "box", {})
+
+
+async def test_what_an_engine_refuses_is_an_error_in_its_words(tmp_path):
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked = (await reader.readuntil(b"\r\n\r\n")).split()[1]
+        status, said = (b"200 OK", b'{"ApiVersion": "1.41"}')
+        if not asked.endswith(b"/version"):
+            status, said = (b"500 Internal Server Error", b'{"message": "the disk is full"}')
+        size = str(len(said)).encode()
+        writer.write(b"HTTP/1.1 " + status + b"\r\nContent-Type: application/json\r\nConnection: close\r\n")
+        writer.write(b"Content-Length: " + size + b"\r\n\r\n" + said)
+        writer.close()
+
+    path = str(tmp_path / "refuses.sock")
+    async with await asyncio.start_unix_server(refuse, path):
+        provider = load_provider("docker", host=f"unix://{path}")
+        for act in (provider.check, provider.reap, lambda: provider.measure_capacity(Limits())):
+            with pytest.raises(SandboxError, match="refused: the disk is full"):
+                await act()
+        await provider.aclose()
+
+
+@pytest.mark.docker  # needs no engine: `.ci/setup-docker` installs the programs
 @pytest.mark.parametrize("program", PROGRAMS)
 async def test_a_forwarder_passes_bytes_and_ends_of_streams_on(program, tmp_path):
     if shutil.which(program) is None:
-        pytest.skip(f"no {program} here")
+        assert not os.environ.get("CI"), f"CI has {program}: `.ci/setup-docker` installs it"
+        pytest.skip(f"no {program} here; `bash .ci/setup-docker` installs it")
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write((await reader.read())[::-1])
