@@ -26,7 +26,8 @@ from castform_harbor.job_types import Job, JobTrial, OpenModel, OpenModels
 from castform_harbor.output import CONFIG_FILE, RESULT_FILE, TrialLog, now, read_json, write_json
 from castform_harbor.rewards import needs_rerun
 from castform_harbor.task import HarborTask
-from castform_harbor.trial import check_trial, run_trial
+from castform_harbor.trial import run_trial
+from castform_harbor.trial_plan import check_trial
 from castform_harbor.trial_types import TrialOutcome
 
 __all__ = ["Job", "JobTrial", "OpenModel", "OpenModels", "hold_job", "list_trials", "run_job"]
@@ -150,6 +151,7 @@ class _Running:
                 trial = await self._try(task, attempt, name, open_model)
             except asyncio.CancelledError:
                 self._done[name] = JobTrial(task=task.name, attempt=attempt, name=name, status="cancelled")
+                self._note(f"{name}: cancelled")
                 raise
             finally:
                 self._open.discard(name)

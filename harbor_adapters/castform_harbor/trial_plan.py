@@ -8,11 +8,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from castform.errors import UsageError
-from castform.harness.contract import AgentTask, McpServer
+from castform.harness.contract import AgentTask, Harness, McpServer
 from castform.sandbox.contract import BoxRequest, Capabilities, ModelEndpoint, NetworkPolicy
 from castform.sandbox.request import check_request, check_user
 from castform_harbor.box import AGENT_LOGS, Box, choose_network, make_request
+from castform_harbor.reference_agents import check_solution
 from castform_harbor.secrets_scrub import find_secrets
+from castform_harbor.support import check_supported
 from castform_harbor.task import HarborTask, find_verifier_image
 from castform_harbor.task_config import (
     AgentConfig,
@@ -263,4 +265,19 @@ def make_plan(
     problems = [problem for item in options.artifacts for problem in find_artifact_problems(item)]
     if problems:
         raise UsageError(f"an artifact {'; an artifact '.join(problems)}")
+    return plan
+
+
+def check_trial(
+    task: HarborTask,
+    *,
+    harness: Harness,
+    options: TrialOptions,
+    capabilities: Capabilities,
+    trial_name: str = "",
+) -> TrialPlan:
+    """Return the plan of a trial with a harness. Raises the UsageError that `run_trial` would before anything starts."""
+    check_supported(task, capabilities, options)
+    plan = make_plan(task, options, capabilities, trial_name=trial_name)
+    check_solution(harness, task, plan.host_env)
     return plan

@@ -221,9 +221,20 @@ async def test_an_agent_that_cannot_be_set_up_is_no_zero(write_task, provider, t
 
 
 async def test_an_exec_limit_that_the_harness_lets_through_is_the_agents_time(write_task, provider, tmp_path):
-    failure = ExecTimeoutError("too long", result=None)
-    outcome = await run(write_task(files=SOLVING), provider, tmp_path, Agent(failure=failure))
+    class Passing(Agent):
+        async def run(self, task, sandbox, endpoint):
+            await sandbox.exec(["sleep", "60"], timeout_seconds=task.timeout_seconds)
+
+    folder = write_task("[agent]\ntimeout_sec = 0.6", files=SOLVING)
+    outcome = await run(folder, provider, tmp_path, Passing())
     assert (outcome.status, outcome.rewards) == ("agent_timeout", {"reward": 0.0})
+
+
+@pytest.mark.parametrize("toml", ["", "[agent]\ntimeout_sec = 60"], ids=["no limit", "limit"])
+async def test_a_command_of_the_harness_that_takes_too_long_is_no_zero(write_task, provider, tmp_path, toml):
+    failure = ExecTimeoutError("mkdir took longer than 60 s", result=None)
+    outcome = await run(write_task(toml, files=SOLVING), provider, tmp_path, Agent(failure=failure))
+    assert (outcome.status, outcome.rewards) == ("infra_error", None)
 
 
 async def test_an_agent_that_ignores_its_limit_is_given_up_and_verified(
