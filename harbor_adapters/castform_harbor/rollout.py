@@ -32,6 +32,7 @@ from castform_harbor.support import allows_fresh_verifier, find_unsupported
 from castform_harbor.task import HarborTask, load_task
 from castform_harbor.task_config import Artifact
 from castform_harbor.trial import run_trial
+from castform_harbor.trial_plan import check_trial
 from castform_harbor.trial_types import GRADED, TrialOptions, TrialOutcome, TrialStatus
 
 HONOURED: Mapping[str, frozenset[str]] = {
@@ -110,13 +111,23 @@ class OwnTrialRunner:
             )
 
     async def check_ready(self, template: HarborTrialTemplate) -> None:
-        """MissingError: the sandboxes do not work here. UsageError: tasks that ask for what these do not have."""
+        """MissingError: the sandboxes do not work here. UsageError: tasks that ask for what these do not have,
+        or for variables that are not set on this machine."""
         provider = self._provider(template)
         capabilities, options = await provider.check(), make_options(template)
         faults = []
         for name, task in self._tasks.values():
-            found = find_unsupported(override_resources(task, template), capabilities, options)
+            asked = override_resources(task, template)
+            found = find_unsupported(asked, capabilities, options)
             faults += [f"{name}: {problem}" for problem in found]
+            if found:
+                continue
+            try:
+                check_trial(
+                    asked, harness=self._harness(template), options=options, capabilities=capabilities
+                )
+            except UsageError as error:
+                faults.append(f"{name}: {error}")
         _refuse(faults, len(self._tasks))
 
     async def run(self, trial: HarborTrial) -> HarborTrialResult:

@@ -205,6 +205,25 @@ class NoBoxes:
         raise SandboxStartError("the engine is gone")
 
 
+async def test_what_this_machine_lacks_is_told_for_every_task_before_the_first_rollout(tmp_path, monkeypatch):
+    monkeypatch.setattr("castform.sandbox.load_provider", lambda name, **options: NoBoxes())
+    runner = make_runner()
+    tasks = []
+    for name, variable in [("a", "CASTFORM_TEST_UNSET"), ("b", "PATH"), ("c", "CASTFORM_TEST_UNSET")]:
+        folder = tmp_path / name
+        shutil.copytree(TASKS / "workdir", folder)
+        with (folder / "task.toml").open("a") as file:
+            file.write(f'\n[solution.env]\nKEY = "${{{variable}}}"\n')
+        tasks.append((name, folder))
+    template = template_of(agent=AgentConfig(name="oracle"))
+    runner.check(template, tasks)
+    with pytest.raises(
+        UsageError, match=r"a: .*CASTFORM_TEST_UNSET(.|\n)*c: .*CASTFORM_TEST_UNSET"
+    ) as caught:
+        await runner.check_ready(template)
+    assert "\n  b: " not in str(caught.value)
+
+
 def trial_of(tmp_path):
     return HarborTrial(
         rollout_id="r-1",
