@@ -10,18 +10,17 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from castform.errors import CastformError, UsageError
 from castform.sandbox import load_provider
 from castform.sandbox.contract import Capabilities, SandboxProvider
 from castform_harbor.real_harbor import RealHarbor
 from castform_harbor.real_harbor_results import RealTrial
-from castform_harbor.real_harbor_run import ENVIRONMENT, RealJob, run_real_harbor
+from castform_harbor.real_harbor_run import ENVIRONMENT, RealJob, list_host_variables, run_real_harbor
 from castform_harbor.reference_agents import make_reference_agent
 from castform_harbor.task import HarborTask
 from castform_harbor.tasks import load_tasks
-from castform_harbor.templates import list_template_variables
 from castform_harbor.trial import run_trial
 
 
@@ -44,6 +43,13 @@ class Compared:
             return False
         return all(math.isclose(value, self.real[name], abs_tol=1e-9) for name, value in self.own.items())
 
+    @property
+    def verdict(self) -> Literal["same", "different", "neither"]:
+        """`neither`: no runner has a reward, for reasons that may be one and the same, or not."""
+        if self.own is None and self.real is None:
+            return "neither"
+        return "same" if self.is_same else "different"
+
     def describe(self) -> str:
         """Return what each said where they differ."""
         own = f"castform {dict(self.own)}" if self.own is not None else f"castform none ({self.own_error})"
@@ -57,6 +63,7 @@ class Compared:
             "castform": self.own,
             "harbor": self.real,
             "same": self.is_same,
+            "verdict": self.verdict,
             "castform_error": self.own_error,
             "harbor_error": self.real_error,
         }
@@ -130,13 +137,7 @@ def find_host_values(tasks: Sequence[HarborTask], host: Mapping[str, str]) -> di
 
     castform's runner reads it there; the real harbor's process sees nothing of it unless it is given.
     """
-    wanted: set[str] = set()
-    for task in tasks:
-        config = task.config
-        verifiers = [config.verifier, *(step.verifier for step in config.steps)]
-        found = [config.environment.env, config.solution_env, *(each.env for each in verifiers)]
-        found += [each.environment.env for each in verifiers if each.environment is not None]
-        wanted |= {name for values in found for name in list_template_variables(values)}
+    wanted = {name for task in tasks for name in list_host_variables(task)}
     return {name: host[name] for name in sorted(wanted) if name in host}
 
 

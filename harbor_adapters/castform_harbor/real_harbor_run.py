@@ -1,7 +1,7 @@
 """Run tasks by the real harbor, as a process of its own that may die in any way.
 
 Its exit code is not believed: what counts is each trial's result.json. A task that takes its
-batch down with it is found by running the others again, each alone.
+batch down with it is found by running each one that did not finish again, alone.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from castform.errors import CastformError, UsageError
 from castform.sandbox.teardown import finish
 from castform_harbor.real_harbor import RealHarbor, find_real_harbor
 from castform_harbor.real_harbor_results import RealTrial, read_job
-from castform_harbor.task import load_task
+from castform_harbor.task import HarborTask, load_task
+from castform_harbor.templates import list_template_variables
 
 ENVIRONMENT = "castform_docker:DockerCli"
 """Needs the docker command alone. `docker` is Harbor's own, which needs the Compose plugin."""
@@ -67,7 +68,8 @@ async def run_real_harbor(job: RealJob, out: Path, *, harbor: RealHarbor | None 
         raise UsageError("there are no tasks to run")
     harbor = harbor or find_real_harbor()
     folder = await asyncio.to_thread(_make_folder, out)
-    faults = {task: fault for task in job.tasks if (fault := await asyncio.to_thread(_find_fault, task))}
+    env = make_environment(job, "", os.environ)
+    faults = {task: fault for task in job.tasks if (fault := await asyncio.to_thread(_find_fault, task, env))}
     sound = [task for task in job.tasks if task not in faults]
     found: dict[Path, RealTrial] = {}
     now = asyncio.get_running_loop().time
@@ -75,9 +77,16 @@ async def run_real_harbor(job: RealJob, out: Path, *, harbor: RealHarbor | None 
     if sound:
         found = await _run_batch(job, sound, folder / "all", harbor, end)
         unfinished = [task for task in sound if not found[task].is_finished] if len(sound) > 1 else []
-        for number, task in enumerate(unfinished):
-            if end is None or now() < end:
-                found |= await _run_batch(job, [task], folder / f"alone-{number}", harbor, end)
+        slots = asyncio.Semaphore(job.concurrency)
+
+        async def run_alone(task: Path, number: int) -> None:
+            async with slots:
+                if end is None or now() < end:
+                    found.update(await _run_batch(job, [task], folder / f"alone-{number}", harbor, end))
+
+        async with asyncio.TaskGroup() as group:
+            for number, task in enumerate(unfinished):
+                group.create_task(run_alone(task, number))
     return [
         RealTrial(task=task, problem=faults[task]) if task in faults else found[task] for task in job.tasks
     ]
@@ -234,9 +243,24 @@ def _read_tail(path: Path) -> str:
         return file.read().decode("utf-8", "replace").strip()
 
 
-def _find_fault(task: Path) -> str | None:
+def _find_fault(folder: Path, env: Mapping[str, str]) -> str | None:
+    """Return why a task cannot be given to harbor; in a batch it would end the others too."""
     try:
-        load_task(task)
+        task = load_task(folder)
     except CastformError as error:
         return str(error)
-    return None
+    missing = sorted(name for name, needed in list_host_variables(task).items() if needed and name not in env)
+    return f"it takes {', '.join(missing)} from the environment, where it is not set" if missing else None
+
+
+def list_host_variables(task: HarborTask) -> dict[str, bool]:
+    """Return the variables that a task takes from this machine (`${VAR}`), and whether each has to be set."""
+    config = task.config
+    verifiers = [config.verifier, *(step.verifier for step in config.steps)]
+    places = [config.environment.env, config.solution_env, *(each.env for each in verifiers)]
+    places += [each.environment.env for each in verifiers if each.environment is not None]
+    found: dict[str, bool] = {}
+    for place in places:
+        for name, needed in list_template_variables(place).items():
+            found[name] = found.get(name, False) or needed
+    return found

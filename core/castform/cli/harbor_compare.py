@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
         print_table(
             ["TASK", "AGENT", "CASTFORM", "HARBOR", ""],
             [
-                [row.task, row.agent, _show(row.own), _show(row.real), "" if row.is_same else "different"]
+                [row.task, row.agent, _show(row.own), _show(row.real), "" if row.is_same else row.verdict]
                 for row in rows
             ],
         )

@@ -10,7 +10,7 @@ import pytest
 from castform.cli.main import main
 from castform.config import load_config
 from castform_harbor.atif import parse_atif, write_atif
-from castform_harbor.compare import choose_tasks, find_host_values
+from castform_harbor.compare import Compared, choose_tasks, find_host_values
 from castform_harbor.tasks import load_tasks
 
 TASKS = Path(__file__).parents[2] / "harbor" / "tasks"
@@ -80,3 +80,19 @@ def test_the_real_harbor_gets_what_a_task_takes_from_this_machine():
     host = {"CASTFORM_FIXTURE_EXPECTED": "gull", "SECRET": "s"}
     assert find_host_values(tasks, host) == {"CASTFORM_FIXTURE_EXPECTED": "gull"}
     assert find_host_values(tasks, {}) == {}
+
+
+@pytest.mark.parametrize(
+    ("own", "real", "verdict"),
+    [
+        ({"reward": 1.0}, {"reward": 1}, "same"),
+        ({"reward": 1.0}, {"reward": 1, "more": 0}, "different"),
+        ({"reward": 0.0}, {"reward": 1}, "different"),
+        ({"reward": 0.0}, None, "different"),
+        (None, {"reward": 0}, "different"),
+        (None, None, "neither"),
+    ],
+)
+def test_no_reward_on_either_side_is_not_called_the_same(own, real, verdict):
+    row = Compared(task="t", agent="nop", own=own, real=real)
+    assert (row.verdict, row.is_same, row.as_dict()["verdict"]) == (verdict, verdict == "same", verdict)

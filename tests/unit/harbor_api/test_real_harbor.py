@@ -105,6 +105,21 @@ async def test_a_task_that_is_not_whole_never_reaches_harbor(harbor, make_task, 
     assert "instruction.md" in found[0].problem and found[1].rewards == {"reward": 1.0}
 
 
+async def test_a_task_that_lacks_a_variable_never_reaches_harbor_which_it_would_end(
+    harbor, make_task, tmp_path
+):
+    good, lacks = make_task("good", document=SCORED), make_task("lacks", document=SCORED)
+    for task, text in ((good, "${HERE_NOT:-x}"), (lacks, "${HERE_NOT}")):
+        (task / "task.toml").write_text(
+            f'[[verifier.collect]]\ncommand = "true"\n[verifier.env]\nA = "{text}"\n'
+        )
+    found = await run_real_harbor(RealJob(tasks=[lacks, good]), tmp_path / "out", harbor=harbor)
+    assert "takes HERE_NOT" in found[0].problem and found[1].rewards == {"reward": 1.0}
+    given = RealJob(tasks=[lacks], env={"HERE_NOT": "1"})
+    (found,) = await run_real_harbor(given, tmp_path / "out", harbor=harbor)
+    assert found.rewards == {"reward": 1.0}
+
+
 async def test_a_task_that_ends_its_batch_costs_its_siblings_nothing(harbor, make_task, tmp_path):
     tasks = [
         make_task("one", document=SCORED),
