@@ -344,14 +344,25 @@ async def test_a_slow_reply_keeps_its_stream_alive_and_an_error_ends_it(make_ben
     assert (error["type"], error["error"]["type"]) == ("error", "overloaded_error")
 
 
-async def test_a_client_that_leaves_its_stream_is_recorded_as_aborted(make_bench, monkeypatch):
+@pytest.mark.parametrize(
+    ("dialect", "path", "body"),
+    [
+        ("anthropic", "/messages", ASK),
+        ("responses", "/responses", {"input": "go"}),
+        ("chat", "/chat/completions", {"messages": [{"role": "user", "content": "go"}]}),
+    ],
+    ids=["anthropic", "responses", "chat"],
+)
+async def test_a_client_that_leaves_its_stream_is_recorded_as_aborted(
+    make_bench, monkeypatch, dialect, path, body
+):
     monkeypatch.setattr("castform_trainer.gateway.client_routes.KEEP_ALIVE_SECONDS", 0.01)
     bench = await make_bench(["hello"], gate=asyncio.Event())
     grant = await bench.open()
-    ask, headers = {**ASK, "model": "fake", "stream": True}, {"x-api-key": grant.api_key}
-    reply = await bench.http.post(grant.base_url + "/messages", json=ask, headers=headers)
+    ask, headers = {**body, "model": "fake", "stream": True}, {"Authorization": f"Bearer {grant.api_key}"}
+    reply = await bench.http.post(grant.base_url + path, json=ask, headers=headers)
     await reply.content.readuntil(b"\n\n")
     reply.close()
     while not (calls := await bench.calls()):  # noqa: ASYNC110 - the gateway's thread records it
         await asyncio.sleep(0.01)
-    assert [(call.finish_reason, call.dialect) for call in calls] == [("abort", "anthropic")]
+    assert [(call.finish_reason, call.dialect) for call in calls] == [("abort", dialect)]

@@ -62,6 +62,20 @@ def test_a_damaged_hermes_call_stays_in_the_text(damaged):
     assert parsed.calls == () and parsed.content == damaged
 
 
+@pytest.mark.parametrize("nothing", ["{}", "null", '""', '" \\n"', '"{}\\"\\""', '"{}"'])
+def test_no_arguments_come_in_several_spellings(nothing):
+    call = f'{{"name": "find", "arguments": {nothing}}}'
+    assert spelled(parse_hermes(f"<tool_call>{call}</tool_call>", TOOLS)) == [("find", {})]
+    assert spelled(parse_mistral(f"[TOOL_CALLS] [{call}]", TOOLS)) == [("find", {})]
+    assert spelled(parse_mistral("[TOOL_CALLS]find[ARGS] ", TOOLS)) == [("find", {})]
+
+
+@pytest.mark.parametrize("damaged", ['{"word": ', "null", "[1]"])
+def test_a_damaged_mistral_call_stays_in_the_text(damaged):
+    for text in (f"[TOOL_CALLS]find[ARGS]{damaged}", "[TOOL_CALLS]find[ARGS]{}[TOOL_CALLS]find"):
+        assert parse_mistral(text, TOOLS).content == text
+
+
 def test_a_damaged_call_beside_a_good_one_stays_and_the_good_one_counts():
     parsed = parse_hermes('<tool_call>{bad}</tool_call><tool_call>{"name":"find"}</tool_call>', TOOLS)
     assert spelled(parsed) == [("find", {})] and "{bad}" in parsed.content

@@ -18,10 +18,10 @@ def parse_mistral(text: str, tools: Sequence[Mapping[str, Any]]) -> ParsedText:
     if not marker:
         return ParsedText(content=text)
     if ARGS in after:
-        pieces = [CALL_ID.sub("", piece).split(ARGS, 1) for piece in after.split(MARKER)]
+        pieces = [CALL_ID.sub("", piece).partition(ARGS) for piece in after.split(MARKER)]
         values: Any = [
-            {"name": piece[0].strip(), "arguments": load_json(piece[-1]) if len(piece) == 2 else None}
-            for piece in pieces
+            {"name": name.strip(), "arguments": arguments} if marker else None
+            for name, marker, arguments in pieces
         ]
     else:
         values = load_json(after)

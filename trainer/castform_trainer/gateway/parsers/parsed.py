@@ -37,12 +37,18 @@ class ToolFormat:
     """(reply text, offered tools) -> ParsedText. Never raises."""
 
 
+_NO_ARGUMENTS = ("", '{}""')
+"""Texts that models write where there are none, beside `{}` and null."""
+
+
 def make_call(value: Any) -> ParsedCall | None:
     """Return the call that a decoded JSON object spells, or None when it spells none."""
     if not isinstance(value, dict) or not isinstance(value.get("name"), str) or not value["name"]:
         return None
     arguments = value.get("arguments", value.get("parameters", {}))
-    if isinstance(arguments, str):
+    if arguments is None or (isinstance(arguments, str) and arguments.strip() in _NO_ARGUMENTS):
+        arguments = {}
+    elif isinstance(arguments, str):
         arguments = load_json(arguments)
     if not isinstance(arguments, dict):
         return None
