@@ -26,6 +26,8 @@ _INT_BYTES = 4
 _TICK_SECONDS = 0.01
 _LONGEST_POLL = 3_600_000.0
 """Milliseconds; poll takes 31 bits of them."""
+_HOLD_SECONDS = 0.1
+"""So long what is to end is killed without holding still all else in the box."""
 _KILL_SECONDS = 10.0
 _KEPT_CAPABILITIES = frozenset({0, 1, 3, 4, 5, 6, 7, 8, 10, 18, 31})
 """chown, dac_override, fowner, fsetid, kill, setgid, setuid, setpcap, net_bind_service, sys_chroot, setfcap."""
@@ -54,6 +56,7 @@ class Init:
         self.link = link
         self.commands: dict[int, Command] = {}
         self.ending: int | None = None
+        self.held = False
         self.watcher = watch.Watcher()
         self.wake_end, wake_start = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         _signal.signal(_signal.SIGCHLD, lambda *_: None)
@@ -115,7 +118,8 @@ class Init:
                 case "end":
                     self.ending = number
                 case "hold" | "let go":
-                    self.signal_all(_signal.SIGSTOP if message["do"] == "hold" else _signal.SIGCONT)
+                    self.held = message["do"] == "hold"
+                    tree.signal_all(_signal.SIGSTOP if self.held else _signal.SIGCONT)
                     self.send(number, "done")
                 case "watch":
                     self.watcher.begin(message["memory_bytes"], message["disk_bytes"])
@@ -226,7 +230,7 @@ class Init:
                 self.send(command.asked_by, "done")
         if lost:  # somebody killed a holder: what it held hangs on us, and belongs to no command any more
             known = {*self.commands} | ({self.watcher.pid} if self.watcher.pid else set())
-            tree.send(tree.find_strays(known), _signal.SIGKILL)
+            tree.kill_strays(known, hold=not self.held)
 
     def hear_out(self, command: Command) -> None:
         while not command.told:
@@ -249,22 +253,15 @@ class Init:
 
     def press_on(self) -> None:
         """Kill, again, what is to end and has not."""
-        if self.ending is not None and not self.signal_all(_signal.SIGKILL):
+        if self.ending is not None and not tree.signal_all(_signal.SIGKILL):
             self.all_gone()
         for command in self.commands.values():
             if command.killing_since is None:
                 continue
-            tree.kill_below(command.holder)
-            if time.monotonic() - command.killing_since > _KILL_SECONDS:
+            seconds = time.monotonic() - command.killing_since
+            tree.kill_below(command.holder, hold=seconds > _HOLD_SECONDS and not self.held)
+            if seconds > _KILL_SECONDS:
                 os.kill(command.holder, _signal.SIGKILL)  # what is left becomes a stray and is killed as such
-
-    def signal_all(self, number: int) -> bool:
-        """Send a signal to all other processes, between two forks; False where there is none."""
-        try:
-            os.kill(-1, number)
-        except ProcessLookupError:
-            return False
-        return True
 
     def send(self, number: int, kind: str, words: str = "") -> None:
         try:

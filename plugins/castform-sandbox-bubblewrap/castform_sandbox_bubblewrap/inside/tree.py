@@ -7,6 +7,10 @@ from __future__ import annotations
 import _signal  # type: ignore[import-not-found]  # as in init.py
 import os
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # without `typing`: each import is part of a box's start
+    from collections.abc import Callable
+
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _ROUNDS = 25
 
@@ -50,16 +54,42 @@ def find_strays(known: set[int]) -> set[int]:
     return roots | find_below(roots, parents)
 
 
-def kill_below(root: int) -> None:
-    """Kill the descendants of a process. What forks meanwhile is stopped first, so that it cannot go on."""
+def kill_below(root: int, *, hold: bool) -> None:
+    """Kill the descendants of a process; `hold`: while all of the box is held still.
+
+    A program that forks and ends, over and over, is gone wherever one looks for it, unless it is held still first.
+    """
+    _kill(lambda: find_below({root}, read_parents()), hold)
+
+
+def kill_strays(known: set[int], *, hold: bool) -> None:
+    """Kill what hangs on the first process without being `known`, with all below it. `hold`: as above."""
+    _kill(lambda: find_strays(known), hold)
+
+
+def _kill(find: Callable[[], set[int]], hold: bool) -> None:
+    """Kill what is found. What forks meanwhile is stopped first, so that it cannot go on."""
+    if hold:
+        signal_all(_signal.SIGSTOP)
     stopped: set[int] = set()
     for _ in range(_ROUNDS):
-        found = find_below({root}, read_parents()) - stopped
+        found = find() - stopped
         if not found:
             break
         send(found, _signal.SIGSTOP)
         stopped |= found
     send(stopped, _signal.SIGKILL)
+    if hold:
+        signal_all(_signal.SIGCONT)
+
+
+def signal_all(number: int) -> bool:
+    """Send a signal to all processes but the first, between two forks; False where there is none."""
+    try:
+        os.kill(-1, number)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def send(pids: set[int], number: int) -> None:
