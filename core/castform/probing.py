@@ -25,8 +25,8 @@ GROUPS_AT_ONCE = 8
 QUICK_SECONDS = 0.25
 """Where the first group takes less, one is played at a time: more of them would not wait for anything but each other,
 and a connection for every sibling of all of them costs more than what they do."""
-ALONE_SECONDS = 5.0
-"""How long an answer may take that is played alone to see which one of a group hangs."""
+ALONE_SECONDS = 15.0
+"""How long an answer may take that is played alone to see which one of a group hangs. A box takes its time."""
 
 
 async def run_probes(
@@ -73,9 +73,8 @@ async def run_probes(
 
         began = time.monotonic()
         found = [await probe(0, chosen[0], asyncio.Semaphore(1))] if chosen else []
-        groups = len(stage.groups) or 1
-        is_quick = (time.monotonic() - began) / groups < QUICK_SECONDS
-        slots = asyncio.Semaphore(1 if is_quick else GROUPS_AT_ONCE)
+        seconds = (time.monotonic() - began) / (len(stage.groups) or 1)
+        slots = asyncio.Semaphore(count_at_once(seconds, timeout_seconds))
         found += await asyncio.gather(
             *(probe(place, example, slots) for place, example in enumerate(chosen) if place)
         )
@@ -207,6 +206,17 @@ class _Stage:
         self.groups.clear()
         self.probe_of.clear()
         return max(RENDERINGS, key=lambda rendering: _worth(tried[rendering.name]))
+
+
+def count_at_once(seconds: float, timeout_seconds: float) -> int:
+    """Return how many groups to play at a time, where the first took `seconds` and each may take `timeout_seconds`.
+
+    Groups that wait for a judge do not mind each other; groups that start boxes wait for the same
+    processor, and too many of them would all run out of their time.
+    """
+    if seconds < QUICK_SECONDS:
+        return 1
+    return min(GROUPS_AT_ONCE, max(2, int(timeout_seconds / (2 * seconds))))
 
 
 def _worth(rollout: Rollout) -> float:

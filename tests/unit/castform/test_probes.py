@@ -15,7 +15,7 @@ from castform.probe_findings import judge_probes
 from castform.probes import PROBES
 from castform.probes.contexts import is_right, make_contexts
 from castform.probes.shotgun import PROBES as SHOTGUNS
-from castform.probing import run_probes
+from castform.probing import count_at_once, run_probes
 from castform.scripted_replies import ScriptedRequest
 
 EXAMPLES = [make_example(i) for i in range(3, 11)]
@@ -403,3 +403,13 @@ async def test_siblings_that_are_ranked_are_measured_beside_the_right_answer():
     assert found(report, "fault") == {}
     # Beside the right answer stand two right rewritings, and on the first example the most common one.
     assert report.gold.mean_score == pytest.approx((1 / 4 + 1 / 3 + 1 / 3) / 3)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "timeout_seconds", "groups"),
+    [(0.01, 30.0, 1), (1.0, 30.0, 8), (3.0, 30.0, 5), (12.0, 30.0, 2), (30.0, 30.0, 2)],
+)
+def test_slow_groups_are_played_so_many_at_a_time_as_have_time_for_each_other(
+    seconds, timeout_seconds, groups
+):
+    assert count_at_once(seconds, timeout_seconds) == groups
