@@ -58,12 +58,12 @@ class RemoteEndpoint:
 
 
 def _check_url(url: str) -> None:
-    parts = urlsplit(url)
     try:
+        parts = urlsplit(url)
         is_server = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # a port that is none
+    except ValueError:  # a port that is none, an address without its bracket
         is_server = False
-    if "@" in parts.netloc:  # the URL is shown and stored, a key never
+    if "@" in url.partition("://")[2].partition("/")[0]:  # the URL is shown and stored, a key never
         raise UsageError(
             "--base-url holds a user name or password",
             hint="put the key into an environment variable and name it with --api-key-env",

@@ -20,6 +20,8 @@ from benchmax.envs import BaseEnv, Environment, Example
 from castform.errors import UsageError
 from castform.gold import RENDERINGS, gold_text, read_gold
 from castform.plugins.environments import LoadedEnvironment
+from castform.sandbox.contract import BoxRequest
+from castform.sandbox.request import check_request
 from castform_harbor.export_scorer import (
     Probe,
     check_scorer,
@@ -75,6 +77,7 @@ async def export_environment(
     UsageError: the environment cannot be exported, and why; or no right answer is known at all.
     """
     options = options or ExportOptions()
+    check_request(BoxRequest(image=options.image))
     environment, reference, paths = _describe(loaded, args)
     await asyncio.to_thread(_check_empty, folder)
     dataset = await environment.create_dataset(options.split, loaded.base_dir, max_examples=options.limit)
@@ -105,7 +108,10 @@ def _write_whole(
 ) -> ExportResult:
     """Write the tasks aside, and put them into the folder once their scorer is seen to work."""
     is_new = not folder.exists()
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{folder} cannot be made: {error.strerror}") from error
     try:
         with tempfile.TemporaryDirectory(dir=folder, prefix=".export-") as made:
             fresh = Path(made)
@@ -122,6 +128,8 @@ def _write_whole(
 
 
 def _check_empty(folder: Path) -> None:
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"{folder} is no folder", hint="export to a new folder")
     if folder.exists() and any(folder.iterdir()):
         raise UsageError(f"{folder} is not empty", hint="export to a new folder")
 

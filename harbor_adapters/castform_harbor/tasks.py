@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,7 +35,11 @@ def load_usable_tasks(
 ) -> tuple[list[HarborTask], dict[str, str]]:
     """Return the tasks that are sound, and by folder what is wrong with the others."""
     path = Path(source).expanduser()
-    if not path.exists():
+    try:
+        is_there = path.exists()
+    except OSError as error:
+        raise UsageError(f"{path} cannot be looked at: {error.strerror}") from error
+    if not is_there:
         raise UsageError(
             f"there is no {path}", hint="name a task's folder, a folder of tasks or a registry.json"
         )
@@ -76,7 +81,7 @@ def _read_registry(path: Path, dataset: str | None) -> Iterator[Path]:
         raise UsageError(f"{path} {what}: {names}", hint="choose one by name@version")
     tasks = known[chosen[0]]
     for task in tasks if isinstance(tasks, list) else [tasks]:
-        if not isinstance(task, dict) or not isinstance(task.get("path"), str) or "\0" in task["path"]:
+        if not isinstance(task, dict) or not _is_path(task.get("path")):
             raise UsageError(f"{path} names a task without a path: {task!r}")
         if task.get("git_url"):
             raise UsageError(
@@ -84,6 +89,14 @@ def _read_registry(path: Path, dataset: str | None) -> Iterator[Path]:
                 hint=f"clone {task['git_url']} and name the folder of its tasks",
             )
         yield path.parent / task["path"]
+
+
+def _is_path(value: object) -> bool:
+    """Say whether a value is text that a file system can be asked for: no NUL, no half of a surrogate pair."""
+    try:
+        return isinstance(value, str) and b"\0" not in os.fsencode(value)
+    except UnicodeEncodeError:
+        return False
 
 
 def _check_pins(folder: Path, tasks: list[HarborTask], faults: dict[str, str]) -> None:

@@ -199,7 +199,7 @@ def test_a_dataset_pins_the_content_of_its_tasks(write_task):
         load_tasks(folder)
 
 
-@pytest.mark.parametrize("path", ["nowhere", "empty"])
+@pytest.mark.parametrize("path", ["nowhere", "empty", "x" * 5000], ids=["nowhere", "empty", "long"])
 def test_a_source_without_tasks_is_an_error(tmp_path, path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(UsageError):
@@ -241,7 +241,9 @@ def test_links_that_make_one_folder_many_are_refused(write_task, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "tasks", [None, 5, "abc", [1], [{"name": "a"}], [{"path": 5}], [{"path": "\0"}]], ids=repr
+    "tasks",
+    [None, 5, "abc", [1], [{"name": "a"}], [{"path": 5}], [{"path": "\0"}], [{"path": "\ud800"}]],
+    ids=repr,
 )
 def test_a_registry_that_names_no_folder_is_an_error(tmp_path, tasks):
     registry = tmp_path / "registry.json"

@@ -78,8 +78,8 @@ def _write(args: argparse.Namespace) -> int:
     make = pkgutil.resolve_name("castform_harbor.atif_calls:make_trajectory")
     write = pkgutil.resolve_name("castform_harbor.atif:write_atif")
     folder: Path = args.output
-    if folder.exists() and any(folder.iterdir()):
-        raise UsageError(f"{folder} is not empty", hint="write to a new folder")
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UsageError(f"{folder} is no empty folder", hint="write to a new folder")
     with RunStore.open() as store:
         record = store.find_run(args.run)
         chosen = [store.get_rollout(record.run_id, word) for word in args.rollout or ()]

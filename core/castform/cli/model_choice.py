@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import pkgutil
 from collections.abc import AsyncIterator, Sequence
@@ -106,6 +107,9 @@ def check_model_arguments(args: argparse.Namespace) -> None:
             f"{args.adapter} is not a PEFT adapter folder: it has no adapter_config.json",
             hint="a run's adapter is in runs/<id>/adapter below CASTFORM_HOME",
         )
+    temperature = getattr(args, "temperature", None)
+    if temperature is not None and not 0 <= temperature < math.inf:
+        raise UsageError(f"--temperature is {temperature}, not a number from 0 on")
     if args.api_key_env and not os.environ.get(args.api_key_env):
         raise UsageError(f"the environment variable {args.api_key_env} is not set")
 

@@ -9,7 +9,16 @@ from castform.remote_endpoint import RemoteEndpoint
 
 
 @pytest.mark.parametrize(
-    "url", ["ftp://host", "host/v1", "http://", "http://host:99999/v1", "http://host:x/v1", "http://:80"]
+    "url",
+    [
+        "http://[::bad",
+        "ftp://host",
+        "host/v1",
+        "http://",
+        "http://host:99999/v1",
+        "http://host:x/v1",
+        "http://:80",
+    ],
 )
 def test_what_is_no_servers_url_is_refused(url: str) -> None:
     with pytest.raises(UsageError, match="is not the URL of a server"):

@@ -151,6 +151,23 @@ async def test_what_cannot_be_exported_is_refused_with_the_reason(tmp_path, monk
     assert not (tmp_path / "tasks").exists()
 
 
+@pytest.mark.parametrize(
+    ("folder", "image", "reason"),
+    [
+        ("/dev/null", "python:3.11-slim", "/dev/null is no folder"),
+        ("/proc/tasks", "python:3.11-slim", "/proc/tasks cannot be made"),
+        ("tasks", "python\nRUN id", "is no image's name"),
+    ],
+    ids=["file", "unwritable", "image"],
+)
+def test_a_place_or_an_image_that_is_none_is_told_in_words(
+    tmp_path, monkeypatch, capsys, folder, image, reason
+):
+    monkeypatch.chdir(tmp_path)
+    assert main(["harbor", "export", "arith", folder, "--limit", "1", "--image", image]) == 2
+    assert reason in capsys.readouterr().err and not (tmp_path / "tasks").exists()
+
+
 def test_the_command_writes_a_plugins_examples_with_its_arguments(tmp_path, capsys):
     words = [
         "harbor",
