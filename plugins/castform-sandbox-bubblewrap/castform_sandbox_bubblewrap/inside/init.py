@@ -26,8 +26,8 @@ _INT_BYTES = 4
 _TICK_SECONDS = 0.01
 _LONGEST_POLL = 3_600_000.0
 """Milliseconds; poll takes 31 bits of them."""
-_HOLD_SECONDS = 0.1
-"""So long what is to end is killed without holding still all else in the box."""
+_HOLD_SECONDS = 1.0
+"""So long what is to end is killed without holding still all else in the box, which a shell with jobs may notice."""
 _KILL_SECONDS = 10.0
 _KEPT_CAPABILITIES = frozenset({0, 1, 3, 4, 5, 6, 7, 8, 10, 18, 31})
 """chown, dac_override, fowner, fsetid, kill, setgid, setuid, setpcap, net_bind_service, sys_chroot, setfcap."""
