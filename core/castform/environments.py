@@ -104,7 +104,7 @@ async def load_examples(
         told = isinstance(error, (ValueError, TypeError)) and (place or _names_a_line(str(error)))
         raise (UsageError if told else CastformError)(
             f"the {split} dataset cannot be read: {describe_error(error)}" + (f" ({place})" if place else ""),
-            hint="fix the line"
+            hint="fix what is named"
             if told
             else "this comes from the environment's create_dataset; -v shows the traceback",
         ) from error
@@ -127,5 +127,5 @@ async def load_examples(
 
 def _names_a_line(text: str) -> bool:
     """Say whether a message has the form `path:line …`, as JsonlDataset writes it."""
-    place = text.partition(" ")[0]
-    return place.rpartition(":")[2].isdigit()
+    path, colon, line = text.partition(" ")[0].rpartition(":")
+    return bool(path and colon) and line.isdigit()

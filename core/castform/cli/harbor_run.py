@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import math
 import pkgutil
 from collections.abc import AsyncIterator, Sequence
@@ -217,6 +218,10 @@ async def _run_job(
         kept = " (was there already)" if trial.kept else ""
         print_note(f"{trial.name}: {said}{kept}, {len(ended)} of {total}")
 
+    def note_phase(name: str, phase: str) -> None:
+        with contextlib.suppress(BrokenPipeError):  # who reads the notes went away: no fault of a trial
+            print_note(f"{name}: {phase}")
+
     provider = load_provider(args.sandbox)
     try:
         done: list[Any] = await _reach("castform_harbor.job:run_job")(
@@ -225,7 +230,7 @@ async def _run_job(
             provider=provider,
             open_models=None if config is None else lambda: _open_models(args, config, job.folder),
             on_trial=note_end,
-            on_phase=lambda name, phase: print_note(f"{name}: {phase}"),
+            on_phase=note_phase,
         )
     finally:
         await provider.aclose()

@@ -129,6 +129,8 @@ def _reap(args: argparse.Namespace) -> int:
 
 def _show_result(result: RuleResult) -> None:
     print_text(f"{result.state.replace('_', ' '):<12} {result.rule:<22} {result.reason or result.promise}")
+    if result.state == "broken":
+        print_text(f"{'':<12} {'':<22} the rule: {result.promise}")
 
 
 def _describe_row(capabilities: Capabilities | None) -> list[str]:

@@ -52,6 +52,17 @@ def test_a_check_as_json_has_the_capabilities_and_every_rule(sandbox, tmp_path):
     assert root.is_dir()
 
 
+def test_a_broken_rule_is_shown_with_what_it_asks_for_and_at_a_length_that_can_be_read(sandbox, monkeypatch):
+    async def read_file(self, path, *, max_bytes=0):
+        raise OSError("no such card, " * 5000)
+
+    monkeypatch.setattr("castform.sandbox.process.box.ProcessBox.read_file", read_file)
+    code, out, _ = sandbox("check", "process", "--only", "file-round-trip")
+    seen, rule = out.splitlines()
+    assert code == 1 and "OSError: no such card, no such card" in seen and len(seen) < 700
+    assert rule.strip().startswith("the rule: A file is written whole")
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -80,7 +80,9 @@ def _find_in_folder(folder: Path, base_dir: Path, *, disable_verification: bool)
         if (lacks := find_faults(task.path, disable_verification=disable_verification))
     ]
     if faults:
-        raise ValueError("\n  ".join([f"{len(faults)} of {len(found)} tasks are not whole:", *faults]))
+        error = ValueError("\n  ".join([f"{len(faults)} of {len(found)} tasks are not whole:", *faults]))
+        error.add_note(f"`castform harbor lint {folder}` says what is wrong with each")
+        raise error
     return found
 
 

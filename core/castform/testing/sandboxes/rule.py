@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
 State = Literal["held", "broken", "not_claimed", "not_checked"]
 
+LONGEST_SHOWN = 600
+"""Characters of what a rule saw; an exception of a provider can have any length."""
+
 
 class BrokenRuleError(Exception):
     """Raised by a rule: what was seen, with the values."""
@@ -99,7 +102,7 @@ class SandboxReport:
 def check_equal(what: str, seen: object, expected: object) -> None:
     """Raise BrokenRuleError unless two values are equal."""
     if seen != expected:
-        raise BrokenRuleError(f"{what} is {_short(seen)}, not {_short(expected)}")
+        raise BrokenRuleError(f"{what} is {shorten(repr(seen))}, not {shorten(repr(expected))}")
 
 
 def check_that(holds: bool, words: str) -> None:
@@ -108,6 +111,10 @@ def check_that(holds: bool, words: str) -> None:
         raise BrokenRuleError(words)
 
 
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 300 else f"{text[:150]} … {text[-100:]}"
+def shorten(text: str) -> str:
+    """Return a text that a report has room for: what is longer keeps its beginning and its end."""
+    return (
+        text
+        if len(text) <= LONGEST_SHOWN
+        else f"{text[: LONGEST_SHOWN // 2]} … {text[-LONGEST_SHOWN // 3 :]}"
+    )

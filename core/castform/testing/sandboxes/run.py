@@ -21,6 +21,7 @@ from castform.testing.sandboxes.rule import (
     RuleResult,
     SandboxReport,
     SandboxRule,
+    shorten,
 )
 from castform.testing.sandboxes.rules import RULES
 from castform.testing.sandboxes.subject import Examined, Subject
@@ -64,9 +65,9 @@ class Examination:
         except NotCheckedError as reason:
             return result(state="not_checked", reason=str(reason))
         except BrokenRuleError as breach:
-            return result(state="broken", reason=str(breach))
+            return result(state="broken", reason=shorten(str(breach)))
         except Exception as error:  # noqa: BLE001 - the provider's code
-            return result(state="broken", reason=f"{type(error).__name__}: {error}")
+            return result(state="broken", reason=shorten(f"{type(error).__name__}: {error}"))
         return result(state="held")
 
     def close(self) -> None:

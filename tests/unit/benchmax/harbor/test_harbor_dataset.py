@@ -142,8 +142,11 @@ async def test_tasks_are_chosen_by_pattern_and_number(tmp_path, make_task):
 async def test_a_task_that_is_not_whole_is_named(tmp_path, make_task):
     make_task("fine")
     (make_task("broken") / "tests" / "test.sh").unlink()
-    with pytest.raises(ValueError, match=r"1 of 2 tasks are not whole:\n.*broken: no tests/test.sh"):
+    with pytest.raises(
+        ValueError, match=r"1 of 2 tasks are not whole:\n.*broken: no tests/test.sh"
+    ) as raised:
         await HarborDataset.create(SOURCE, base_dir=tmp_path)
+    assert "castform harbor lint" in raised.value.__notes__[0]
     assert len(await HarborDataset.create(SOURCE, base_dir=tmp_path, disable_verification=True)) == 2
 
 
