@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
@@ -82,3 +83,16 @@ def test_an_engine_that_is_not_there_is_exit_3(write_task, tmp_path, monkeypatch
     folder = write_task()
     assert main(["harbor", "run", str(folder), "--jobs-dir", str(tmp_path / "jobs")]) == 3
     assert "docker" in capsys.readouterr().err.lower()
+
+
+@pytest.mark.bubblewrap
+def test_a_trial_is_scored_although_nobody_reads_its_notes_any_more(write_task, tmp_path, monkeypatch):
+    class Unread(io.StringIO):
+        def write(self, text: str) -> int:
+            if "ok, reward" not in text:
+                raise BrokenPipeError
+            return len(text)
+
+    monkeypatch.setattr("sys.stderr", Unread())
+    words = ["harbor", "run", str(write_task()), "--agent", "nop", "--sandbox", "bubblewrap"]
+    assert main([*words, "--jobs-dir", str(tmp_path / "jobs")]) == 0
