@@ -22,8 +22,14 @@ from castform_trainer.gateway.trajectory import build_segments
 
 pytestmark = [pytest.mark.real, pytest.mark.docker, pytest.mark.timeout(600)]
 CONFIG = Path(__file__).parents[2] / "examples" / "shell.toml"
-SETTINGS = ("rl.groups_per_step=3", "eval.examples=4", "sampling.max_new_tokens=24", "env.sandbox=docker")
-STEPS = 2
+STEPS, GROUPS, SIZE = 2, 2, 6
+SETTINGS = (
+    f"rl.groups_per_step={GROUPS}",
+    f"rl.group_size={SIZE}",
+    "eval.examples=1",
+    "sampling.max_new_tokens=24",
+    "env.sandbox=docker",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +66,7 @@ def test_every_rollout_in_a_container_is_accounted_for(trained: Trained) -> None
         rollouts = store.list_rollouts(run.run_id, mode="train", limit=1000)
         last = store.list_events(run.run_id, kind="conservation")[-1].data
         scalars = store.read_scalars(run.run_id, mode="train")["train"]
-    assert run.status == "finished" and len(rollouts) == last["issued"] == STEPS * 3 * 8
+    assert run.status == "finished" and len(rollouts) == last["issued"] == STEPS * GROUPS * SIZE
     assert last["issued"] == sum(last[fate] for fate in ("trained", "filtered", "failed", "stale", "pending"))
     assert last["failed"] == last["pending"] == 0
     assert Counter(rollout.termination_reason for rollout in rollouts).keys() <= {
