@@ -117,7 +117,9 @@ def _choose(
         if split == "eval" and eval_ratio == 0:
             raise ValueError("automatic eval is disabled by eval_ratio=0")
         if split == "eval" and len(ordered) < 2:
-            raise ValueError("automatic eval requires at least two dataset examples")
+            error = ValueError("automatic eval requires at least two dataset examples")
+            error.add_note("name more tasks, or held-out ones as eval_tasks")
+            raise error
         count = count_eval(len(ordered), eval_ratio)
         ordered = ordered[:count] if split == "eval" else ordered[count:]
     return ordered[:max_examples]

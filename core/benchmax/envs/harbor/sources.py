@@ -61,7 +61,9 @@ async def find_tasks(
 
 def _find_in_folder(folder: Path, base_dir: Path, *, disable_verification: bool) -> list[TaskSource]:
     if not folder.is_dir():
-        raise ValueError(f"{folder} is no folder of Harbor tasks")
+        error = ValueError(f"{folder} is no folder of Harbor tasks")
+        error.add_note("name a task's folder, a folder of them or a registry.json")
+        raise error
     if is_task(folder):
         found = [TaskSource(name=folder.resolve().name, path=folder)]
     else:
