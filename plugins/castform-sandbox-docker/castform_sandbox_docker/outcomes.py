@@ -5,12 +5,20 @@ from __future__ import annotations
 import asyncio
 
 from castform.sandbox.contract import ExecResult
-from castform.sandbox.errors import SandboxError
+from castform.sandbox.errors import SandboxError, UsageError
 from castform_sandbox_docker.attach import Attached
 
 
 def is_users_fault(words: str) -> bool:
-    """Say whether the engine refused a command for the program, the folder or the user it names."""
+    """Say whether the engine refused a command for the program or the folder it names.
+
+    UsageError for a user or group that the box does not have: nothing says what the command would have done.
+    """
+    if any(
+        reason in words
+        for reason in ("unable to find user", "unable to find group", "no matching entries in")
+    ):
+        raise UsageError(f"the sandbox cannot run commands as that user: {words[-500:]}")
     reasons = (
         "executable file not found",
         "no such file or directory",
@@ -19,9 +27,6 @@ def is_users_fault(words: str) -> bool:
         "is a directory",
         "exec format error",
         "argument list too long",
-        "unable to find user",
-        "unable to find group",
-        "no matching entries in",
         "invalid argument",
         "too many levels of symbolic links",
     )
@@ -49,7 +54,7 @@ def make_result(
 def explain_start(result: ExecResult) -> ExecResult:
     """Return the result of a command that the engine could not start; its words stand in stdout.
 
-    SandboxError where it is no fault of the command's.
+    SandboxError where it is no fault of the command's, UsageError for a user that the box does not have.
     """
     words = result.stdout.decode("utf-8", "replace").strip()
     if not is_users_fault(words):

@@ -141,8 +141,10 @@ async def test_memory_that_runs_out_is_told_from_a_kill(box):
     assert (killed.exit_code, killed.out_of_memory) == (137, False)
 
 
-async def test_unknown_users_and_folders_are_the_commands_fault(box):
-    assert (await box.exec(["true"], user="nobody-knows")).exit_code == 126
+async def test_unknown_folders_are_the_commands_fault_and_unknown_users_the_callers(box):
+    for user in ("nobody-knows", "root:nobody-knows"):
+        with pytest.raises(UsageError, match=r"cannot run commands as that user.*nobody-knows"):
+            await box.exec(["true"], user=user)
     assert (await box.exec(["true"], cwd="/nowhere")).exit_code == 126
     with pytest.raises(UsageError, match="list of words"):
         await box.exec("true")
