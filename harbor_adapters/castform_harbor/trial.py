@@ -10,15 +10,17 @@ import asyncio
 import traceback
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from castform.errors import CastformError
 from castform.harness.contract import Harness, HarnessError, HarnessResult
 from castform.sandbox.contract import BoxRequest, Capabilities, ModelEndpoint, SandboxProvider
 from castform.sandbox.errors import ExecTimeoutError
+from castform.sandbox.model_calls import ModelCalls
 from castform_harbor.artifacts import Carried, collect_artifacts, place_artifacts, run_collect_hooks
 from castform_harbor.box import AGENT_LOGS, Box, start_box
-from castform_harbor.errors import StepSetupError
+from castform_harbor.errors import InfraError, StepSetupError
 from castform_harbor.healthcheck import wait_until_healthy
 from castform_harbor.output import (
     CONFIG_FILE,
@@ -230,10 +232,12 @@ class _Trial:
         self._log.write(f"{harness.name} starts{on_step}")
         self._say(f"{harness.name} works{on_step}" + (f", for at most {limit:g} s" if limit else ""))
         began = asyncio.get_running_loop().time()
+        calls = ModelCalls()
+        endpoint = replace(self._endpoint, calls=calls) if self._endpoint else None
         with timed(record.agent_span):
             try:
                 async with asyncio.timeout(None if limit is None else limit + AGENT_GRACE_SECONDS) as scope:
-                    result = await harness.run(task, box.sandbox, self._endpoint)
+                    result = await harness.run(task, box.sandbox, endpoint)
             except TimeoutError as error:
                 if scope.expired():
                     await box.sandbox.end_processes()
@@ -245,6 +249,12 @@ class _Trial:
         if status != "ok":
             record.note_agent(status, describe_ending(result, limit))
         self._log.write(f"{harness.name} ended: {status}")
+        failure = calls.find_failure()
+        if failure is not None:
+            raise InfraError(
+                f"{failure}, and nothing after that",
+                hint="does the server run, and are --base-url, the key and the model's name right?",
+            )
 
     async def _carry_out(self, box: Box, step: StepConfig | None, place: Path) -> list[Carried]:
         """Copy logs and artifacts out of the agent's box, after the hooks that write them."""

@@ -6,15 +6,18 @@ import asyncio
 import errno
 import json
 import os
+import socket
 from dataclasses import dataclass, field, replace
 
+import aiohttp
 import pytest
 from fake_boxes import EVERYTHING, FakeProvider
 
 from castform.errors import UsageError
 from castform.harness.contract import HarnessError, HarnessResult
-from castform.sandbox.contract import Limits
+from castform.sandbox.contract import Limits, ModelEndpoint
 from castform.sandbox.errors import ExecTimeoutError, SandboxBuildError, SandboxGoneError, SandboxStartError
+from castform.sandbox.relay import ModelRelay
 from castform_harbor.output import TrialLog
 from castform_harbor.reference_agents import NopHarness, OracleHarness
 from castform_harbor.support import allows_fresh_verifier, find_unsupported
@@ -218,6 +221,42 @@ async def test_a_box_that_does_not_start_is_no_zero(write_task, provider, tmp_pa
 async def test_an_agent_that_cannot_be_set_up_is_no_zero(write_task, provider, tmp_path):
     outcome = await run(write_task(), provider, tmp_path, Agent(setup_failure=HarnessError("no npm")))
     assert (outcome.status, outcome.rewards, outcome.error) == ("infra_error", None, "no npm")
+
+
+@pytest.mark.parametrize("status", ["finished", "nonzero_exit", "timeout"])
+async def test_a_model_that_is_not_there_is_no_zero_however_the_agent_ends(
+    write_task, provider, tmp_path, status
+):
+    """As a sandbox's relay notes it: nothing listens at the model's address."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        url = f"http://127.0.0.1:{free.getsockname()[1]}/v1"
+
+    class Asking(Agent):
+        async def run(self, task, sandbox, endpoint):
+            relay, listening = ModelRelay(endpoint), socket.create_server(("127.0.0.1", 0))
+            await relay.start(listening)
+            inside = relay.inside(f"http://127.0.0.1:{listening.getsockname()[1]}")
+            headers = {"Authorization": f"Bearer {inside.api_key}"}
+            async with aiohttp.ClientSession(headers=headers) as client:
+                await client.post(f"{inside.base_url}/chat/completions", json={})
+            await relay.aclose()
+            return HarnessResult(status=status, exit_code=int(status == "nonzero_exit"))
+
+    outcome = await run_trial(
+        load_task(write_task(files=SOLVING)),
+        harness=Asking(),
+        provider=provider,
+        trials_dir=tmp_path / "trials",
+        trial_name="t",
+        options=TrialOptions(host_env={}),
+        endpoint=ModelEndpoint(base_url=url, api_key="k", model="m"),
+    )
+    assert (outcome.status, outcome.rewards) == ("infra_error", None)
+    assert outcome.error.startswith(
+        "the model cannot be reached: ClientConnectorError, and nothing after that"
+    )
+    assert "--base-url" in outcome.error
+    assert "/tests" not in [what for kind, what in provider.boxes[0].calls if kind == "upload"]
 
 
 async def test_an_exec_limit_that_the_harness_lets_through_is_the_agents_time(write_task, provider, tmp_path):

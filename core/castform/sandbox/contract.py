@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
 
+from castform.sandbox.model_calls import ModelCalls
+
 NetworkMode = Literal["none", "allowlist", "public"]
 Enforcement = Literal["enforced", "watched", "not enforced"]
 """`watched`: checked about once a second and the box is killed; a short burst can pass."""
@@ -104,6 +106,8 @@ class ModelEndpoint:
     base_url: str
     api_key: str = field(repr=False)
     model: str
+    calls: ModelCalls | None = field(default=None, repr=False, compare=False)
+    """Where relays note what became of the calls; None: nobody asks. Boxes do not see it."""
 
     @property
     def root_url(self) -> str:

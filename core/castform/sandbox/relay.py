@@ -134,9 +134,13 @@ class ModelRelay:
                 allow_redirects=False,
             )
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            return _make_error(502, f"the model cannot be reached: {type(error).__name__}")
+            words = f"the model cannot be reached: {type(error).__name__}"
+            if request.content.exception() is None:  # else the client broke its own request off
+                self._note_loss(request, words)
+            return _make_error(502, words)
         async with answer:
             if 300 <= answer.status < 400:
+                self._note_status(request, answer.status)
                 return _make_error(502, "the model's server redirects, which is not followed")
             response = web.StreamResponse(status=answer.status, reason=answer.reason)
             response.headers.extend(_keep_headers(answer.headers, _SERVERS_OWN))
@@ -147,10 +151,21 @@ class ModelRelay:
                 async for chunk in answer.content.iter_any():
                     await response.write(chunk)
             except (aiohttp.ClientError, TimeoutError):
+                if request.transport is not None and not request.transport.is_closing():
+                    self._note_loss(request, "the model's answer broke off")
                 _cut_off(request)  # the client must see that the answer is not whole
                 raise
+            self._note_status(request, answer.status)
             await response.write_eof()
             return response
+
+    def _note_status(self, request: web.Request, status: int) -> None:
+        if self._endpoint.calls is not None:
+            self._endpoint.calls.note_status(request.method, request.path, status)
+
+    def _note_loss(self, request: web.Request, words: str) -> None:
+        if self._endpoint.calls is not None:
+            self._endpoint.calls.note_loss(request.method, request.path, words)
 
     def _find_refusal(self, request: web.Request) -> tuple[int, str] | None:
         """Return status and words for a request that is not passed on."""

@@ -15,6 +15,7 @@ from yarl import URL
 
 from castform.sandbox import relay as relay_module
 from castform.sandbox.contract import ModelEndpoint
+from castform.sandbox.model_calls import ModelCalls
 from castform.sandbox.relay import ModelRelay, is_session_path
 
 
@@ -295,3 +296,86 @@ def test_a_key_shows_in_no_repr(server):
 )
 def test_paths_of_a_session(path):
     assert is_session_path(path)
+
+
+async def start_counted(
+    server: Server, url: str | None = None
+) -> tuple[ModelRelay, ModelEndpoint, ModelCalls]:
+    calls = ModelCalls()
+    base_url = server.endpoint.base_url if url is None else url
+    relay = ModelRelay(ModelEndpoint(base_url=base_url, api_key="real-key", model="m", calls=calls))
+    listening = socket.create_server(("127.0.0.1", 0))
+    await relay.start(listening)
+    return relay, relay.inside(f"http://127.0.0.1:{listening.getsockname()[1]}"), calls
+
+
+async def test_a_failed_call_is_noted_until_a_later_one_is_answered(server, client):
+    relay, inside, calls = await start_counted(server)
+    assert inside.calls is None
+
+    async def ask(kind: str) -> str | None:
+        url = f"{inside.base_url}/chat/completions?kind={kind}"
+        async with client.post(url, json={}, headers=key_of(inside)):
+            return calls.find_failure()
+
+    assert await ask("busy") == "the model's server answered 429"
+    assert await ask("plain") is None
+    assert await ask("redirect") == "the model's server answered 302"
+    assert await ask("plain") is None
+    async with client.post(
+        f"{inside.base_url}/chat/completions?kind=cut", json={}, headers=key_of(inside)
+    ) as cut:
+        server.go.set()
+        with pytest.raises(aiohttp.ClientError):
+            await cut.read()
+    assert calls.find_failure() == "the model's answer broke off"
+    assert (await ask("plain"), calls.answered) == (None, 3)
+    await relay.aclose()
+
+
+async def test_a_server_that_is_not_there_is_noted_and_lists_of_models_are_not(server, client):
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    relay, inside, calls = await start_counted(server, f"http://127.0.0.1:{port}/v1")
+    async with client.get(f"{inside.base_url}/models", headers=key_of(inside)) as answer:
+        assert (answer.status, calls.find_failure()) == (502, None)
+    async with client.post(f"{inside.base_url}/chat/completions", json={}) as refused:
+        assert (refused.status, calls.find_failure()) == (401, None)  # the client's own wrong key
+    async with client.post(f"{inside.root_url}/v1/messages", json={}, headers=key_of(inside)) as answer:
+        assert answer.status == 502
+    assert calls.find_failure() == "the model cannot be reached: ClientConnectorError"
+    await relay.aclose()
+
+
+async def test_a_client_that_leaves_or_breaks_its_request_off_is_no_failure_of_the_model(
+    server, inside, client
+):
+    relay, inside, calls = await start_counted(server)
+    url = URL(f"{inside.base_url}/chat/completions?kind=wait")
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.5):
+            await client.post(url, json={}, headers=key_of(inside))
+    await asyncio.wait_for(server.left.wait(), 10)
+    reader, writer = await asyncio.open_connection(url.host, url.port)
+    key = key_of(inside)["Authorization"]
+    head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nAuthorization: {key}\r\n"
+    writer.write(f"{head}Transfer-Encoding: chunked\r\n\r\n5\r\nabcde\r\nno number\r\n".encode())
+    await asyncio.wait_for(reader.read(), 10)
+    writer.close()
+    assert calls.find_failure() is None
+    await relay.aclose()
+
+
+def test_what_a_server_refuses_is_its_failure_only_before_it_has_answered():
+    calls = ModelCalls()
+    for status in (401, 404):
+        calls.note_status("POST", "/v1/responses", status)
+        assert calls.find_failure() == f"the model's server answered {status}"
+    calls.note_status("POST", "/v1/chat/completions", 400)  # a prompt that is too long: the server is there
+    assert calls.find_failure() is None
+    calls.note_status("POST", "/v1/responses", 404)
+    assert calls.find_failure() is None
+    calls.note_status("POST", "/v1/messages/count_tokens", 500)
+    assert calls.find_failure() is None
+    calls.note_status("POST", "/v1/messages", 500)
+    assert calls.find_failure() == "the model's server answered 500"
