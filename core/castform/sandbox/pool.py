@@ -7,8 +7,9 @@ import contextlib
 import logging
 import time
 from collections import deque
+from collections.abc import Coroutine
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from castform.errors import CastformError, UsageError
 from castform.sandbox.contract import BoxRequest, Sandbox, SandboxProvider
@@ -39,6 +40,7 @@ class WarmPool:
         self._ready: deque[tuple[Sandbox, float]] = deque()
         self._starting: set[asyncio.Task[None]] = set()
         self._discarding: set[asyncio.Task[None]] = set()
+        self._waiting: deque[asyncio.Future[Sandbox]] = deque()
         self._closed = False
 
     @property
@@ -63,8 +65,9 @@ class WarmPool:
     async def take(self) -> Sandbox:
         """Return a started box that nobody had before, and start another in its place.
 
-        One that has died while it waited is thrown away. With none ready a box is started here;
-        raises what the provider's `start` raises.
+        One that has died while it waited is thrown away. With none ready a box is started here, and the
+        first that gets ready is taken, be it this one or another: under a cap of the provider's the warm
+        ones may be what is in its way. Raises what the provider's `start` raises.
         """
         if self._closed:
             raise UsageError("the warm pool is closed")
@@ -78,7 +81,7 @@ class WarmPool:
                 self._discard(box)
                 raise
             self._discard(box)
-        box = await self._provider.start(self._request)
+        box = await self._take_first()
         if not self._closed:
             self.warm()
         return box
@@ -103,13 +106,48 @@ class WarmPool:
         except CastformError as error:  # `take` meets it again and raises it to who needs the box
             logger.warning("a warm sandbox could not be started: %s", error)
             return
-        if self._closed:
+        await self._keep(box)
+
+    async def _take_first(self) -> Sandbox:
+        """Start a box and wait for it or for a warm one, whichever comes first."""
+        handed: asyncio.Future[Sandbox] = asyncio.get_running_loop().create_future()
+        self._waiting.append(handed)
+        own = asyncio.create_task(self._provider.start(self._request))
+        try:
+            await asyncio.wait({handed, own}, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            if handed.done():
+                self._in_background(self._keep(handed.result()))
+            self._in_background(self._end_start(own))
+            raise
+        finally:
+            if handed in self._waiting:
+                self._waiting.remove(handed)
+        if not handed.done():
+            return own.result()
+        self._in_background(self._end_start(own))
+        return handed.result()
+
+    async def _end_start(self, own: asyncio.Task[Sandbox]) -> None:
+        """End a start that nobody waits for any more; a box that it has made already is kept."""
+        own.cancel()
+        with contextlib.suppress(asyncio.CancelledError, CastformError):
+            await self._keep(await own)
+
+    async def _keep(self, box: Sandbox) -> None:
+        """Give a started box to who waits for one, else have it ready."""
+        if self._waiting:
+            self._waiting.popleft().set_result(box)
+        elif self._closed:
             await finish(box.close())
         else:
             self._ready.append((box, time.monotonic()))
 
     def _discard(self, box: Sandbox) -> None:
-        task = asyncio.create_task(box.close())
+        self._in_background(box.close())
+
+    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:  # Any: what a coroutine yields
+        task = asyncio.create_task(work)
         self._discarding.add(task)
         task.add_done_callback(self._discarding.discard)
 

@@ -7,6 +7,7 @@ import shutil
 
 import pytest
 
+from castform.sandbox import load_provider
 from castform.sandbox import pool as pool_module
 from castform.sandbox.contract import BoxRequest, NetworkPolicy
 from castform.sandbox.errors import SandboxStartError, UsageError
@@ -74,6 +75,41 @@ async def test_who_takes_from_a_pool_that_cannot_start_gets_the_reason(provider,
         assert "could not be started" in caplog.text
         with pytest.raises(SandboxStartError):
             await pool.take()
+
+
+async def test_under_a_cap_who_waits_gets_the_box_that_was_to_be_warm(tmp_path):
+    provider = load_provider("process", root=tmp_path / "boxes", max_boxes=2)
+    async with WarmPool(provider, REQUEST, size=2) as pool:
+        await pool.wait_warm()
+        used = [await pool.take(), await pool.take()]  # two more wait to be started for these
+        takers = [asyncio.create_task(pool.take()) for _ in range(2)]
+        await asyncio.sleep(0)
+        for box in used:
+            await box.close()
+        later = [await asyncio.wait_for(taker, 60) for taker in takers]
+        assert len({box.id for box in (*used, *later)}) == 4
+        await asyncio.gather(*(box.close() for box in later))
+    await provider.aclose()
+    assert list_boxes(tmp_path) == []
+
+
+async def test_a_taker_that_is_cancelled_leaves_its_box_to_the_next(tmp_path):
+    provider = load_provider("process", root=tmp_path / "boxes", max_boxes=1)
+    async with WarmPool(provider, REQUEST, size=1) as pool:
+        await pool.wait_warm()
+        used = await pool.take()
+        for turns in range(6):
+            taker = asyncio.create_task(pool.take())
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            taker.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await taker
+        taker = asyncio.create_task(pool.take())
+        await used.close()
+        await (await asyncio.wait_for(taker, 60)).close()
+    await provider.aclose()
+    assert list_boxes(tmp_path) == []
 
 
 def test_a_pool_of_none_is_refused(tmp_path):
