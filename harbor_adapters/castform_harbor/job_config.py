@@ -45,9 +45,9 @@ def check_same_job(job: Job, config: Mapping[str, Any]) -> None:
     wanted = json.loads(json.dumps(config))
     differences = []
     if known.get("agents", wanted["agents"]) != wanted["agents"]:
-        differences.append(f"another agent or model: {known['agents']}")
+        differences.append(f"another agent or model: {_name_all(known['agents'])}")
     if known.get("environment", wanted["environment"]) != wanted["environment"]:
-        differences.append(f"another sandbox: {known['environment']}")
+        differences.append(f"another sandbox: {_name_all(known['environment'])}")
     for part in (OPTIONS, SETTINGS):
         before, after = known.get(part), wanted[part]
         if not isinstance(before, dict):  # the job was begun by what did not write them
@@ -78,6 +78,15 @@ def describe_options(options: TrialOptions) -> dict[str, Any]:
         elif item.name != "host_env":
             found[item.name] = value
     return found
+
+
+def _name_all(entry: object) -> str:
+    """Return the names in a part of a config.json, whatever wrote it: `nop`, `terminus-lite, smollm2-135m`."""
+    if isinstance(entry, dict):
+        return ", ".join(str(value) for value in entry.values() if value is not None)
+    if isinstance(entry, list):
+        return " and ".join(_name_all(item) for item in entry)
+    return str(entry)
 
 
 def _describe_difference(name: str, before: object, after: object) -> str:

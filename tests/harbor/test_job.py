@@ -225,14 +225,14 @@ async def test_a_task_that_changed_is_not_mixed_with_its_past(write_task, run_ta
 async def test_another_agent_gets_another_job(write_task, run_tasks):
     write_task(name="a")
     await run_tasks(NopHarness())
-    with pytest.raises(UsageError, match="another agent or model"):
+    with pytest.raises(UsageError, match="trials of another agent or model: nop"):
         await run_tasks(Agent())
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"sandbox": "bubblewrap"}, "another sandbox: {'type': 'docker'}"),
+        ({"sandbox": "bubblewrap"}, "another sandbox: docker"),
         ({"verifier": "fresh"}, "verifier = 'task', not 'fresh'"),
         ({"artifacts": (Artifact(source="/app"),)}, "artifacts = [], not"),
         ({"agent_env": {"A_KEY": "sesame-sesame"}}, "agent_env = [], not ['A_KEY']"),
