@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from castform.sandbox.errors import MissingError, SandboxFileError, SandboxGoneError
+from castform.sandbox.errors import MissingError, SandboxError, SandboxFileError, SandboxGoneError
 from castform_sandbox_docker.engine import Engine
 from castform_sandbox_docker.host_view import HostView
 
@@ -14,6 +14,17 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _LOG_LINES = 20
+_ABOUT_PATHS = (
+    "cannot overwrite",
+    "extraction point",
+    "file name too long",
+    "is a directory",
+    "no such file",
+    "not a directory",
+    "permission denied",
+    "symbolic links",
+)
+"""What an engine says of a path that cannot be had. Anything else that it says is its own trouble."""
 
 
 class Life:
@@ -81,7 +92,8 @@ class Life:
     async def call(self, work: Callable[[docker.APIClient], T], *, path: str | None = None) -> T:
         """Run `work` on the SDK's client; what means that the container or the engine is gone says so.
 
-        With `path` other refusals are SandboxFileError about it; without they are the SDK's own.
+        With `path` a refusal that speaks of the path is SandboxFileError about it and any other is
+        SandboxError; without they are the SDK's own.
         """
         from docker.errors import APIError
 
@@ -97,7 +109,10 @@ class Life:
                 raise
             if error.response is not None and error.response.status_code == 404:
                 raise SandboxFileError(f"{path} does not exist in the box") from error
-            raise SandboxFileError(f"{path}: {error.explanation or error}") from error
+            said = str(error.explanation or error)
+            if is_about_path(said, path):
+                raise SandboxFileError(f"{path}: {said}") from error
+            raise SandboxError(f"the Docker engine failed at {path}: {said}") from error
 
     async def end(self, reason: str) -> None:
         """Kill everything in the container and remember why."""
@@ -111,3 +126,9 @@ class Life:
             await self.engine.call(lambda client: client.kill(self.container_id))
         except (APIError, MissingError):
             return  # it is gone already
+
+
+def is_about_path(said: str, path: str) -> bool:
+    """Say whether an engine's words are about a path of the box; what the path itself is called does not count."""
+    words = said.replace(path, "").lower()
+    return any(phrase in words for phrase in _ABOUT_PATHS)
