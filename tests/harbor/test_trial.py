@@ -426,6 +426,14 @@ async def test_fresh_verification_gives_a_shared_task_a_box_of_its_own(write_tas
     assert provider.boxes[0].request.image == provider.boxes[1].request.image
 
 
+async def test_a_relative_artifact_of_the_callers_lies_in_the_working_folder(write_task, provider, tmp_path):
+    folder = write_task(files=SOLVING)
+    given = (Artifact(source="./done"),)
+    outcome = await run(folder, provider, tmp_path, OracleHarness(), verifier="fresh", artifacts=given)
+    assert outcome.rewards == {"reward": 1.0}
+    assert (outcome.trial_dir / "artifacts" / "work" / "done").is_file()
+
+
 async def test_fresh_verification_needs_something_to_verify(write_task, provider, tmp_path):
     task = load_task(write_task(files=SOLVING))
     assert not allows_fresh_verifier(task)

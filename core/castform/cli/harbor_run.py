@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="PATH",
-        help="one more path to carry out of the agent's box",
+        help="one more path to carry out of the agent's box; a relative one lies in the box's working folder",
     )
     parser.add_argument(
         "--keep-agent-processes",
