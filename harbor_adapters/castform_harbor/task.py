@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 from castform.errors import UsageError
 from castform_harbor.task_config import StepConfig, TaskConfig, VerifierConfig, resolve_verifier_mode
 from castform_harbor.task_files import COMPOSE_FILE, LeavesOut, check_inside, hash_task, make_ignore
-from castform_harbor.task_parsing import parse_task
+from castform_harbor.task_parsing import find_name_problem, parse_task
 
 _CANARY = re.compile(r"(<!--.*canary.*-->|#.*canary.*)", re.IGNORECASE)
 
@@ -89,10 +89,8 @@ def load_task(path: Path | str) -> HarborTask:
         raise UsageError(
             f"{folder} is no Harbor task: it has no task.toml", hint="name the folder that holds task.toml"
         )
-    config, warnings = parse_task(_read_text(file), where=str(file))
     leaves_out = make_ignore(folder)
-    check_inside(folder, leaves_out)
-    _check_files(folder, config, leaves_out)
+    config, warnings = _check_task(file, leaves_out)
     steps = {step.name: folder / "steps" / step.name for step in config.steps}
     return HarborTask(
         name=config.name or folder.name,
@@ -111,6 +109,26 @@ def load_task(path: Path | str) -> HarborTask:
         },
         warnings=warnings,
     )
+
+
+def _check_task(file: Path, leaves_out: LeavesOut) -> tuple[TaskConfig, tuple[str, ...]]:
+    """Return what task.toml says and what is odd about it. UsageError: all that is wrong with the task."""
+    folder = file.parent
+    config, warnings, fault = parse_task(_read_text(file), where=str(file))
+    errors = [] if fault is None else [fault]
+    checks: list[Callable[[], None]] = [
+        lambda: check_inside(folder, leaves_out),
+        lambda: _check_files(folder, config, leaves_out),
+    ]
+    for check in checks:
+        try:
+            check()
+        except UsageError as error:
+            errors.append(error)
+    if errors or config is None:
+        told = dict.fromkeys(str(error) for error in errors)  # both meet a broken .harborignore
+        raise UsageError("\n  ".join(told), hint=errors[0].hint) from errors[0]
+    return config, warnings
 
 
 def strip_canary(text: str) -> str:
@@ -144,26 +162,34 @@ def find_verifier_image(folder: Path, config: TaskConfig, step: StepConfig | Non
     )
 
 
-def _check_files(folder: Path, config: TaskConfig, leaves_out: LeavesOut) -> None:
+def _check_files(folder: Path, config: TaskConfig | None, leaves_out: LeavesOut) -> None:
+    """Check that a task has its files; those of steps with an unusable name are not looked for.
+
+    `config`: None where task.toml cannot be read. UsageError lists what is missing.
+    """
     faults = []
-    environment = folder / "environment"
-    if config.environment.docker_image is None and not environment.is_dir():
-        faults.append("has neither environment/ nor [environment].docker_image")
-    if not config.steps and not (folder / "instruction.md").is_file():
-        faults.append("has no instruction.md")
-    for step in config.steps:
-        if not (folder / "steps" / step.name / "instruction.md").is_file():
-            faults.append(f"has no steps/{step.name}/instruction.md")
-    script = "test.bat" if config.environment.os == "windows" else "test.sh"
-    for each in config.steps or (None,):
-        separate = resolve_verifier_mode(config, each) == "separate"
-        if separate and find_verifier_image(folder, config, each).holds_tests:
+    steps: Sequence[StepConfig | None] = (None,)
+    if config is None and (folder / "steps").is_dir():
+        steps = ()
+    elif config is not None:
+        if config.steps:
+            steps = [step for step in config.steps if not find_name_problem(step.name)]
+        if config.environment.docker_image is None and not (folder / "environment").is_dir():
+            faults.append("has neither environment/ nor [environment].docker_image")
+    for step in steps:
+        instruction = f"steps/{step.name}/instruction.md" if step else "instruction.md"
+        if not (folder / instruction).is_file():
+            faults.append(f"has no {instruction}")
+    for step in steps:
+        script = "test.bat" if config and config.environment.os == "windows" else "test.sh"
+        separate = config is not None and resolve_verifier_mode(config, step) == "separate"
+        if config and separate and find_verifier_image(folder, config, step).holds_tests:
             continue
         places = [folder / "tests"]
-        if each is not None:
-            places.insert(0, folder / "steps" / each.name / "tests")
+        if step is not None:
+            places.insert(0, folder / "steps" / step.name / "tests")
         if not any((place / script).is_file() and not leaves_out(place / script) for place in places):
-            whose = f" for step {each.name}" if each else ""
+            whose = f" for step {step.name}" if step else ""
             faults.append(f"has no tests/{script}{whose}, or .harborignore leaves it out")
     if faults:
         raise UsageError(

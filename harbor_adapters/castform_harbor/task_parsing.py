@@ -30,18 +30,24 @@ _DEVICE = re.compile(r"(con|prn|aux|nul|com[1-9]|lpt[1-9])(\..*)?", re.IGNORECAS
 _LONGEST_NAME_BYTES = 255
 
 
-def parse_task(text: str, *, where: str) -> tuple[TaskConfig, tuple[str, ...]]:
-    """Return the configuration and what is odd about it. UsageError lists every fault."""
+def parse_task(text: str, *, where: str) -> tuple[TaskConfig | None, tuple[str, ...], UsageError | None]:
+    """Return the configuration, what is odd about it, and an error that lists every fault, if there is one.
+
+    Where there are faults the configuration has defaults in their place; it is None for text that is no TOML.
+    """
     try:
         values = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # a number of too many digits is a plain ValueError
-        raise UsageError(f"{where} is no TOML: {error}") from error
+        return None, (), UsageError(f"{where} is no TOML: {error}")
     findings = Findings()
     config = read_task(Table(values, "", findings))
+    fault = None
     if findings.faults:
         faults = "".join(f"\n  {fault}" for fault in findings.faults)
-        raise UsageError(f"{where} cannot be used:{faults}", hint="the keys are those of Harbor's task.toml")
-    return config, tuple(findings.warnings)
+        fault = UsageError(
+            f"{where} cannot be used:{faults}", hint="the keys are those of Harbor's task.toml"
+        )
+    return config, tuple(findings.warnings), fault
 
 
 def read_task(table: Table) -> TaskConfig:
@@ -193,7 +199,7 @@ def _read_steps(table: Table) -> tuple[StepConfig, ...]:
     seen: set[str] = set()
     for item in table.tables("steps"):
         name = item.text("name") or ""
-        problem = _find_name_problem(name)
+        problem = find_name_problem(name)
         if problem:
             item.fault("name", problem)
         key = unicodedata.normalize("NFC", name).casefold()
@@ -230,8 +236,8 @@ def _read_min_reward(table: Table) -> dict[str, float]:
     return found
 
 
-def _find_name_problem(name: str) -> str | None:
-    """A step's name is a folder's name on every system."""
+def find_name_problem(name: str) -> str | None:
+    """Return what is wrong with a step's name: it is a folder's name on every system."""
     if not name.strip():
         return "is missing"
     if name in (".", "..") or name.endswith((".", " ")) or _UNUSABLE_STEP.search(name):

@@ -41,6 +41,31 @@ def test_lint_tells_what_cannot_be_used(write_task, capsys):
 
 
 @pytest.mark.parametrize(
+    ("toml", "said"),
+    [
+        ("[agent]\ntimeout_sec = 'x'\n", "timeout_sec"),
+        ("[agent\n", "is no TOML"),
+        ("[[steps]]\nname = 'a/b'\n[[steps]]\nname = 'end'\n", "'a/b'"),
+    ],
+    ids=["value", "syntax", "step"],
+)
+def test_lint_names_all_that_a_task_lacks_beside_what_its_file_says_wrong(write_task, capsys, toml, said):
+    folder = write_task(toml, name="a", files={"instruction.md": None, "tests/test.sh": None})
+    assert main(["harbor", "lint", str(folder)]) == 2
+    out = capsys.readouterr().out
+    assert said in out and "instruction.md" in out and "tests/test.sh" in out
+    assert ("steps/end/instruction.md" in out, "a/b/" in out) == ("'end'" in toml, False)
+
+
+def test_lint_names_a_link_out_of_a_task_beside_what_is_missing(write_task, capsys):
+    folder = write_task("[agent]\ntimeout_sec = 'x'\n", name="a", files={"instruction.md": None})
+    (folder / "tests" / "secret").symlink_to("/etc/passwd")
+    assert main(["harbor", "lint", str(folder)]) == 2
+    out = capsys.readouterr().out
+    assert all(said in out for said in ("timeout_sec", "instruction.md", "leads out of the task"))
+
+
+@pytest.mark.parametrize(
     ("words", "said"),
     [
         (["--agent", "oracle", "-m", "x"], "asks no model"),
@@ -62,6 +87,11 @@ def test_words_that_do_not_go_together_end_before_anything_starts(write_task, tm
     assert main(["harbor", "run", str(folder), "--jobs-dir", str(jobs), *words]) == 2
     assert said in capsys.readouterr().err
     assert not jobs.exists()
+
+
+def test_the_help_says_where_a_relative_artifact_lies(capsys):
+    assert main(["harbor", "run", "--help"]) == 0
+    assert "a relative one lies in the box's working folder" in " ".join(capsys.readouterr().out.split())
 
 
 def test_without_a_task_there_is_nothing_to_run(tmp_path, capsys):

@@ -15,7 +15,10 @@ from castform_harbor.toml_table import Findings, Table
 
 
 def parse(text):
-    return parse_task(text, where="task.toml")
+    config, warnings, fault = parse_task(text, where="task.toml")
+    if fault is not None:
+        raise fault
+    return config, warnings
 
 
 def faults(text):
