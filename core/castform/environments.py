@@ -102,8 +102,11 @@ async def load_examples(
     except (Exception, SystemExit) as error:  # the author's code
         place = "; ".join(getattr(error, "__notes__", []))
         told = isinstance(error, (ValueError, TypeError)) and (place or _names_a_line(str(error)))
+        text = describe_error(error)
+        if told:
+            text = text.removeprefix(f"{type(error).__name__}: ")
         raise (UsageError if told else CastformError)(
-            f"the {split} dataset cannot be read: {describe_error(error)}" + (f" ({place})" if place else ""),
+            f"the {split} dataset cannot be read: {text}" + (f" ({place})" if place else ""),
             hint="fix what is named"
             if told
             else "this comes from the environment's create_dataset; -v shows the traceback",

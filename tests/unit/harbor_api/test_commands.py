@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
 from castform.cli.main import main
 from castform.config import load_config
+from castform.environments import load_environment, load_examples
+from castform.errors import UsageError
 from castform_harbor.atif import parse_atif, write_atif
 from castform_harbor.compare import Compared, choose_tasks, find_host_values
 from castform_harbor.tasks import load_tasks
@@ -28,6 +31,23 @@ def test_env_is_short_for_a_key_of_a_composed_environment_too(tmp_path):
     file.write_text('[environment]\ndataset = "arith/add"\nrewards = ["arith/correct"]\n')
     config = load_config(None, ["env.max_turns=2"], environment__id=str(file))
     assert config.environment.args == {"max_turns": 2}
+
+
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [("two", "is no folder of Harbor tasks"), ("empty", "holds no Harbor task"), ("one", "at least two")],
+)
+async def test_tasks_that_cannot_be_had_are_told_in_words_without_class_names(
+    tmp_path, monkeypatch, place, said
+):
+    monkeypatch.setenv("CASTFORM_HOME", str(tmp_path / "home"))
+    (tmp_path / "empty").mkdir()
+    shutil.copytree(TASKS / "shared-default", tmp_path / "one")
+    loaded = load_environment("harbor", {"tasks": str(tmp_path / place)})
+    with pytest.raises(UsageError, match=said) as caught:
+        await load_examples(loaded.environment, "eval", loaded.base_dir)
+    assert "Error" not in str(caught.value)
+    await loaded.environment.aclose()
 
 
 def document(**changes):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
@@ -53,6 +54,19 @@ class HarborDataset(Dataset[Mapping[str, Any]]):
         if eval_ratio is not None:
             check_eval_ratio(eval_ratio)
         base_dir = _absolute(base_dir)
+        with _noting_source(config):
+            return await cls._create(config, base_dir, disable_verification, max_examples, split, eval_ratio)
+
+    @classmethod
+    async def _create(
+        cls,
+        config: DatasetConfig,
+        base_dir: Path,
+        disable_verification: bool,
+        max_examples: int | None,
+        split: str | None,
+        eval_ratio: float | None,
+    ) -> HarborDataset:
         tasks, name = await find_tasks(config, base_dir, disable_verification=disable_verification)
         known = [task.digest for task in tasks]
         if tasks and all(known):
@@ -89,6 +103,18 @@ def count_eval(size: int, eval_ratio: float) -> int:
     if eval_ratio == 0 or size < 2:
         return 0
     return min(size - 1, max(1, math.ceil(size * eval_ratio)))
+
+
+@contextlib.contextmanager
+def _noting_source(config: DatasetConfig) -> Iterator[None]:
+    """Let a ValueError about tasks say whose they are, unless it says already what to do."""
+    try:
+        yield
+    except ValueError as error:
+        if not getattr(error, "__notes__", ()):
+            source = config.path or config.registry_path or config.registry_url
+            error.add_note(f"the tasks are those of {source or config.name}")
+        raise
 
 
 def _order(pairs: Any) -> list[tuple[str, Any]]:
