@@ -11,6 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
 from castform.sandbox.errors import ExecTimeoutError, SandboxFileError
+from castform.sandbox.scratch import open_scratch
 from castform_harbor.box import TESTS, VERIFIER_LOGS, Box
 from castform_harbor.output import make_folder, write_json
 from castform_harbor.task_config import ARTIFACTS_DIR, MAIN_SERVICE, Artifact, CollectHook
@@ -127,8 +128,8 @@ async def place_artifacts(box: Box, carried: Iterable[Carried]) -> list[str]:
         if not inside:
             await box.sandbox.upload(item.host, item.source)
             continue
-        with tempfile.TemporaryDirectory(prefix="castform-artifact-") as work:
-            copy = Path(work) / "copy"
+        with open_scratch("artifact") as work:
+            copy = work / "copy"
             shutil.copytree(item.host, copy, symlinks=True)
             for kept in inside:
                 shutil.rmtree(copy / PurePosixPath(kept).relative_to(path), ignore_errors=True)

@@ -6,15 +6,14 @@ A sound task gives 1 to the first and 0 to the second.
 from __future__ import annotations
 
 import shlex
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from castform.errors import UsageError
 from castform.harness.contract import AgentTask, Harness, HarnessError, HarnessResult
 from castform.sandbox.contract import ModelEndpoint, Sandbox
 from castform.sandbox.errors import ExecTimeoutError
+from castform.sandbox.scratch import open_scratch
 from castform_harbor.task import HarborTask
 from castform_harbor.task_files import copy_selected
 from castform_harbor.templates import fill_templates
@@ -61,8 +60,8 @@ class OracleHarness:
         if self.task is None or folder is None:
             raise HarnessError("the task has no solution/solve.sh, so there is nothing for the oracle to run")
         env = fill_templates(self.task.config.solution_env, self.host_env, where="[solution.env]")
-        with tempfile.TemporaryDirectory(prefix="castform-solution-") as work:
-            copy = Path(work) / "solution"
+        with open_scratch("solution") as work:
+            copy = work / "solution"
             copy_selected(folder, copy, self.task.leaves_out(), script="solve.sh")
             await sandbox.upload(copy, SOLUTION)
         log = shlex.quote(f"{task.log_dir}/{_LOG}")

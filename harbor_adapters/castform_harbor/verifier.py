@@ -7,7 +7,6 @@ provider's own way to files: a reward that was written before the tests ran is n
 from __future__ import annotations
 
 import contextlib
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from pathlib import Path
 from castform.errors import UsageError
 from castform.sandbox.contract import ExecResult
 from castform.sandbox.errors import ExecTimeoutError, SandboxFileError
+from castform.sandbox.scratch import open_scratch
 from castform_harbor.box import TESTS, VERIFIER_LOGS, Box
 from castform_harbor.errors import InfraError, VerifierError, VerifierTimeoutError
 from castform_harbor.output import make_folder
@@ -92,8 +92,8 @@ async def clear_verifier(box: Box, *, tests: bool, looks: bool) -> None:
         await box.keep(_RESET, VERIFIER_LOGS, *([TESTS] if tests else []))
         if not looks:
             return
-        with tempfile.TemporaryDirectory(prefix="castform-verifier-") as work:
-            copy = Path(work) / "copy"
+        with open_scratch("verifier") as work:
+            copy = work / "copy"
             await box.sandbox.download(VERIFIER_LOGS, copy, max_bytes=MAX_REWARD_BYTES)
             left = sorted(path.name for path in copy.iterdir())
     except (InfraError, SandboxFileError) as error:
@@ -137,8 +137,8 @@ async def _fetch_small(box: Box, target: Path) -> None:
 async def _upload(box: Box, tests: Tests) -> None:
     if not tests.folders:
         return
-    with tempfile.TemporaryDirectory(prefix="castform-tests-") as work:
-        copy = Path(work) / "tests"
+    with open_scratch("tests") as work:
+        copy = work / "tests"
         for folder in tests.folders:
             copy_selected(folder, copy, tests.leaves_out, script="test.sh")
         await box.sandbox.upload(copy, TESTS)

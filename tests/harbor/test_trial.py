@@ -7,6 +7,7 @@ import errno
 import json
 import os
 import socket
+import tempfile
 from dataclasses import dataclass, field, replace
 
 import aiohttp
@@ -432,6 +433,18 @@ async def test_a_relative_artifact_of_the_callers_lies_in_the_working_folder(wri
     outcome = await run(folder, provider, tmp_path, OracleHarness(), verifier="fresh", artifacts=given)
     assert outcome.rewards == {"reward": 1.0}
     assert (outcome.trial_dir / "artifacts" / "work" / "done").is_file()
+
+
+@pytest.mark.parametrize("verifier", ["task", "fresh"])
+async def test_a_trial_has_no_files_where_no_reaper_looks(
+    write_task, provider, tmp_path, monkeypatch, verifier
+):
+    monkeypatch.setenv("CASTFORM_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
+    folder = write_task('artifacts = ["/work/done", "/logs", "/logs/artifacts"]', files=SOLVING)
+    outcome = await run(folder, provider, tmp_path, OracleHarness(), verifier=verifier)
+    assert (outcome.status, outcome.rewards) == ("ok", {"reward": 1.0})
+    assert list((tmp_path / "home" / "sandboxes" / ".scratch").iterdir()) == []
 
 
 async def test_fresh_verification_needs_something_to_verify(write_task, provider, tmp_path):

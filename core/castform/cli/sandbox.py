@@ -35,7 +35,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     check.add_argument("--json", action="store_true", help="JSON on stdout")
     check.set_defaults(handler=_check)
 
-    reap = actions.add_parser("reap", help="remove the sandboxes of processes that are dead, and no others")
+    reap = actions.add_parser(
+        "reap", help="remove the sandboxes and folders of processes that are dead, and no others"
+    )
     reap.add_argument("name", nargs="?", help="the provider (default: every one that works here)")
     reap.add_argument("--json", action="store_true", help="JSON on stdout")
     reap.set_defaults(handler=_reap)
@@ -113,7 +115,7 @@ def _check(args: argparse.Namespace) -> int:
 
 
 def _reap(args: argparse.Namespace) -> int:
-    from castform.cli.sandbox_calls import reap_providers
+    from castform.cli.sandbox_calls import SCRATCH, reap_providers
 
     removed = reap_providers(args.name)
     if args.json:
@@ -122,8 +124,10 @@ def _reap(args: argparse.Namespace) -> int:
     for provider, names in removed:
         for name in names:
             print_text(f"{provider}  {name}")
-    count = sum(len(names) for _, names in removed)
-    print_note(f"removed {count} sandbox{'es' * (count != 1)} of dead owners")
+    folders = sum(len(names) for provider, names in removed if provider == SCRATCH)
+    count = sum(len(names) for _, names in removed) - folders
+    more = f" and {folders} folder{'s' * (folders != 1)}" if folders else ""
+    print_note(f"removed {count} sandbox{'es' * (count != 1)}{more} of dead owners")
     return 0
 
 

@@ -11,8 +11,10 @@ from castform.config import parse_value
 from castform.errors import CastformError, MissingError, UsageError
 from castform.sandbox.contract import Capabilities
 from castform.sandbox.load import ListedProvider, list_providers, load_provider
+from castform.sandbox.scratch import reap_scratch
 
 PROBE_SECONDS = 30.0
+SCRATCH = "scratch"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,11 +46,12 @@ def probe_providers() -> list[Probed]:
 def reap_providers(name: str | None) -> list[tuple[str, Sequence[str]]]:
     """Let one provider remove what dead owners left, or every one that works here; return what they removed.
 
-    What goes wrong with one of several is raised once all have been asked.
+    Of every one also the folders for a while, as SCRATCH. What goes wrong with one of several is raised once
+    all have been asked.
     """
     if name is not None:
         return [(name, asyncio.run(_reap(name)))]
-    removed: list[tuple[str, Sequence[str]]] = []
+    removed: list[tuple[str, Sequence[str]]] = [(SCRATCH, reap_scratch())]
     faults: list[CastformError] = []
     for listed in list_providers():
         try:
