@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from castform.errors import ConfigError, MissingError
+from castform.errors import ConfigError, MissingError, UsageError
 from castform.plugins.failure import ContainedError, PluginFailure, call_contained
 from castform.plugins.requirements import find_missing
 
@@ -67,8 +67,8 @@ def load_config_model(plugin: Plugin, spec: Spec) -> Any:  # a pydantic model cl
 def call_factory(plugin: Plugin, spec: Spec, args: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
     """Make what a spec describes; return it with the arguments in force, defaults filled in.
 
-    Raises ConfigError with every wrong argument, MissingError for a missing extra, and
-    PluginFailure when the plugin's code raises.
+    Raises ConfigError with every wrong argument, MissingError for a missing extra, what the
+    factory raises of these or as UsageError, and PluginFailure when the plugin's code raises other things.
     """
     factory = load_factory(plugin, spec)
     model = load_config_model(plugin, spec)
@@ -124,7 +124,7 @@ def call_plugin(plugin: Plugin, function: Callable[[], Any]) -> Any:
     try:
         return call_contained(function)
     except ContainedError as contained:
-        if isinstance(contained.cause, ConfigError | MissingError):
+        if isinstance(contained.cause, UsageError | MissingError):
             raise contained.cause from contained.cause.__cause__
         raise _fail(plugin, contained.cause) from contained.cause
 

@@ -18,6 +18,7 @@ from benchmax.envs.harbor import (
     HarborTrialTemplate,
     VerifierConfig,
 )
+from castform.sandbox.errors import UsageError
 from castform_env_harbor.config import HarborConfig
 
 RUNNER = "castform_harbor.rollout:make_runner"
@@ -64,7 +65,7 @@ def harbor_home() -> Path:
 
 
 def make_dataset_config(source: str, config: HarborConfig) -> DatasetConfig:
-    """Return where tasks come from. ValueError: a registry with several datasets and none named."""
+    """Return where tasks come from. UsageError: a registry with several datasets and none named."""
     path = Path(source).expanduser().absolute()
     patterns: dict[str, Any] = {
         "task_names": config.only or None,
@@ -72,22 +73,26 @@ def make_dataset_config(source: str, config: HarborConfig) -> DatasetConfig:
     }
     if path.suffix != ".json":
         if config.dataset is not None:
-            raise ValueError(f"dataset = {config.dataset!r} is for a registry.json, and tasks is {source!r}")
+            raise UsageError(
+                f"env.dataset is {config.dataset!r}, which is for a registry.json, and env.tasks is {source!r}",
+                hint="leave env.dataset out, or name the registry.json as env.tasks",
+            )
         return DatasetConfig(path=path, **patterns)
     name, _, version = (config.dataset or find_only_dataset(path)).partition("@")
     return DatasetConfig(name=name, version=version or None, registry_path=path, **patterns)
 
 
 def find_only_dataset(registry: Path) -> str:
-    """Return the name of a registry's one dataset. ValueError: it cannot be read, or has others."""
+    """Return the name of a registry's one dataset. UsageError: it cannot be read, or has others."""
     try:
         rows = json.loads(registry.read_text(encoding="utf-8"))
         names = sorted({str(row["name"]) for row in rows})
     except (OSError, ValueError, TypeError, KeyError) as error:
-        raise ValueError(f"{registry} is no registry of Harbor datasets: {error}") from error
+        raise UsageError(f"{registry} is no registry of Harbor datasets: {error}") from error
     if len(names) != 1:
-        raise ValueError(
-            f"{registry} has the datasets {', '.join(names) or 'none'}; set dataset to one of them"
+        raise UsageError(
+            f"{registry} has the datasets {', '.join(names) or 'none'}",
+            hint="set env.dataset to one of them",
         )
     return names[0]
 

@@ -65,9 +65,9 @@ def test_a_registry_file_names_its_only_dataset_or_the_one_that_is_asked_for(tmp
     asked = make_dataset_config(str(registry), HarborConfig(tasks="x", dataset="set@1"))
     assert (asked.name, asked.version) == ("set", "1")
     registry.write_text(json.dumps([{"name": "a"}, {"name": "b"}]))
-    with pytest.raises(ValueError, match="a, b"):
+    with pytest.raises(UsageError, match="a, b"):
         make_dataset_config(str(registry), HarborConfig(tasks="x"))
-    with pytest.raises(ValueError, match=r"registry\.json"):
+    with pytest.raises(UsageError, match=r"registry\.json"):
         make_dataset_config(str(tmp_path), HarborConfig(tasks="x", dataset="set"))
 
 

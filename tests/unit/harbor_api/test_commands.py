@@ -50,6 +50,21 @@ async def test_tasks_that_cannot_be_had_are_told_in_words_without_class_names(
     await loaded.environment.aclose()
 
 
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (["env.tasks=one", "env.dataset=x"], "env.dataset is 'x', which is for a registry.json"),
+        (["env.tasks=no.json"], "no.json is no registry of Harbor datasets"),
+    ],
+    ids=["dataset", "registry"],
+)
+def test_settings_that_name_no_tasks_are_usage_and_no_fault_of_the_plugin(settings, said, capsys):
+    words = [word for setting in settings for word in ("--set", setting)]
+    assert main(["validate", "harbor", *words]) == 2
+    told = capsys.readouterr().err
+    assert said in told and "Error:" not in told and "plugin" not in told
+
+
 def document(**changes):
     step = {"step_id": 1, "source": "user", "message": "hi"}
     reply = {
