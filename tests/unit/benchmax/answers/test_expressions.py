@@ -212,7 +212,9 @@ def test_a_request_is_answered_within_its_processor_time(monkeypatch: pytest.Mon
     assert threading.current_thread() is threading.main_thread()
     before = signal.getsignal(signal.SIGPROF)
     monkeypatch.setattr(expression_worker, "KILL_SECONDS", 120)  # it would be this process that is killed
-    assert expression_worker.equal_expressions("x+1", "1+x")  # the algebra is imported outside the limit, as in `main`
+    assert expression_worker.equal_expressions(
+        "x+1", "1+x"
+    )  # the algebra is imported outside the limit, as in `main`
     try:
         assert expression_worker.answer_request('["x+1", "1+x"]') is True
         assert expression_worker.answer_request('["x+1", "x-1"]') is False
