@@ -125,15 +125,20 @@ async def start_first_process(
             )
         except BaseException:
             channel.close()  # the first process, if it is there, ends by this
-            process.kill()
-            process.wait()
+            _kill(process)
             raise
 
 
 async def _abandon(spawning: asyncio.Future[subprocess.Popen[bytes]]) -> None:
     with contextlib.suppress(OSError):
-        process = await spawning
-        process.kill()
+        _kill(await spawning)
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """Kill bwrap with the child that waits for its word to go on: alone, that one would wait for ever."""
+    if process.poll() is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
 

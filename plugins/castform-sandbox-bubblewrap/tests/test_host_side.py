@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
+import os
+import select
+import signal
 import socket
 import struct
 import subprocess
@@ -15,6 +18,7 @@ from pathlib import Path
 import castform_sandbox_bubblewrap
 import pytest
 from castform_sandbox_bubblewrap.base import make_base
+from castform_sandbox_bubblewrap.first_process import _abandon, _spawn
 from castform_sandbox_bubblewrap.groups import Groups, reap_groups, settings
 from castform_sandbox_bubblewrap.machine import Machine
 from castform_sandbox_bubblewrap.network import BoxNetwork, make_rules
@@ -245,3 +249,19 @@ async def test_a_policy_that_is_set_while_the_box_closes_leaves_no_proxy():
     with pytest.raises(SandboxGoneError):
         await network.set_policy(NetworkPolicy(mode="public"))
     assert listening.fileno() == -1
+
+
+@ON_LINUX
+async def test_a_start_that_is_given_up_takes_the_child_of_bwrap_along() -> None:
+    """bwrap's child waits for a word of its parent's, which a parent that was killed never says."""
+    end, start = os.pipe()
+    with os.fdopen(end, "rb") as told, os.fdopen(start, "wb") as said:
+        process = _spawn(["sh", "-c", "sleep 1000 & echo $! >&2; wait"], [], said)
+        child = os.pidfd_open(int(told.readline()))
+        spawning: asyncio.Future[subprocess.Popen[bytes]] = asyncio.get_running_loop().create_future()
+        spawning.set_result(process)
+        await _abandon(spawning)
+    ended, _, _ = select.select([child], [], [], 30)
+    os.close(child)
+    assert ended == [child]
+    assert process.returncode == -signal.SIGKILL
